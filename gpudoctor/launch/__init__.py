@@ -1,0 +1,1 @@
+"""Start the user's script on many ranks, watch it, and bring the evidence home."""

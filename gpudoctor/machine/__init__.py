@@ -1,0 +1,1 @@
+"""Cards, links, drivers and NCCL's environment."""

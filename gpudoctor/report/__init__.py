@@ -1,0 +1,1 @@
+"""Build a report from evidence and render it."""

@@ -1,0 +1,1 @@
+"""Load rules, run their detectors, group what they saw into findings."""

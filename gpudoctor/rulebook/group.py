@@ -1,0 +1,106 @@
+"""One cause, one finding: gather evidence by rule, place and group, and rank what comes out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpudoctor.model import Evidence, Finding, Location
+from gpudoctor.rulebook.rule import Rule
+from gpudoctor.units import render
+
+KEPT_EVIDENCE = 20
+
+_Key = tuple[str, str, int, str]
+
+
+def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps_by_rank: Mapping[int, int] | None = None) -> list[Finding]:
+    """Group evidence into findings, worst first.
+
+    `steps_by_rank` counts the steady steps of each rank; with it costs are ns per step, without it per capture.
+    Evidence of a run or capture that names no line joins the rule's finding in the source, if there is just one.
+    """
+    rules: dict[str, Rule] = {}
+    groups: dict[_Key, list[Evidence]] = defaultdict(list)
+    for rule, evidence in pairs:
+        rules[rule.id] = rule
+        groups[_key(rule, evidence)].append(evidence)
+    _join_source(groups)
+    found = [_finding(rules[key[0]], key[3], items, steps_by_rank or {}) for key, items in groups.items()]
+    return sorted(found, key=rank_key)
+
+
+def rank_key(finding: Finding) -> tuple[Any, ...]:
+    """Sorts by severity, then confidence, then cost, then place."""
+    place = finding.location
+    return (-finding.severity, -finding.confidence, -(finding.cost_ns or 0), finding.rule,
+            place.path if place else "", place.line if place else 0, finding.message)
+
+
+def _key(rule: Rule, evidence: Evidence) -> _Key:
+    place = evidence.location
+    return (rule.id, place.path if place else "", place.line if place else 0, evidence.group)
+
+
+def _join_source(groups: dict[_Key, list[Evidence]]) -> None:
+    for key in [k for k in groups if not k[1]]:
+        placed = [k for k in groups if k[0] == key[0] and k[1]]
+        if len(placed) == 1:
+            groups[placed[0]].extend(groups.pop(key))
+
+
+def _finding(rule: Rule, group: str, items: list[Evidence], steps: Mapping[int, int]) -> Finding:
+    items = sorted(items, key=lambda e: (-(e.cost_ns or 0), e.rank or 0, e.start_ns or 0))
+    place = next((e.location for e in items if e.location), None)
+    ranks = sorted({e.rank for e in items if e.rank is not None})
+    measured = [e for e in items if e.rank is not None or e.cost_ns is not None]
+    count = sum(e.count for e in measured) or sum(e.count for e in items)
+    values: dict[str, Any] = {}
+    for item in reversed(items):
+        values |= item.values
+    cost = _cost(items, steps, values)
+    severity = max((e.severity if e.severity is not None else rule.severity) for e in items)
+    confidence = max((e.confidence if e.confidence is not None else rule.confidence) for e in items)
+    words = values | {
+        "count": count, "cost_ns": cost, "cost": values.get("cost_text"), "ranks": _listed("rank", ranks),
+        "place": f"{place.path}:{place.line}" if place else None, "group": group, "evidence": len(items),
+    }
+    return Finding(
+        rule=rule.id, name=rule.slug, severity=severity, confidence=confidence,
+        message=render(str(values.pop("message", rule.message)), words), fix=render(str(values.pop("fix", rule.fix)), words),
+        location=place, ranks=ranks, count=count, cost_ns=cost, values=values, evidence=items[:KEPT_EVIDENCE],
+        devices=sorted({e.device for e in items if e.device is not None}),
+        streams=sorted({e.stream for e in items if e.stream is not None}),
+        fingerprint=_fingerprint(rule, place, group, values),
+    )
+
+
+def _cost(items: list[Evidence], steps: Mapping[int, int], values: dict[str, Any]) -> int | None:
+    by_rank: dict[int, int] = defaultdict(int)
+    for item in items:
+        if item.cost_ns is not None:
+            by_rank[-1 if item.rank is None else item.rank] += item.cost_ns
+    if not by_rank:
+        return None
+    per_step = all(steps.get(r, 0) > 0 for r in by_rank)
+    values["cost_per"] = "step" if per_step else "capture"
+    worst = max(total / (steps[r] if per_step else 1) for r, total in by_rank.items())
+    return round(worst)
+
+
+def _fingerprint(rule: Rule, place: Location | None, group: str, values: Mapping[str, Any]) -> str:
+    text = "\0".join((rule.id, place.path if place else "", str(values.get("source_line", "")), group))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _listed(noun: str, numbers: list[int]) -> str:
+    if not numbers:
+        return ""
+    if len(numbers) == 1:
+        return f"{noun} {numbers[0]}"
+    if len(numbers) > 4 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{noun}s {numbers[0]}–{numbers[-1]}"
+    shown = ", ".join(map(str, numbers[:6])) + (", …" if len(numbers) > 6 else "")
+    return f"{noun}s {shown}"

@@ -1,0 +1,120 @@
+"""Read rules from their folders; a malformed one is refused with the key that is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.errors import RuleError
+from gpudoctor.model import Confidence, Severity
+from gpudoctor.resources import data_dir
+from gpudoctor.rulebook.rows import parse_rows
+from gpudoctor.rulebook.rule import KINDS, Case, Detector, Param, Rule
+
+_REQUIRED = ("id", "slug", "severity", "summary", "message", "why", "fix", "example", "detectors", "cases")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBook:
+    """All rules at hand, by id."""
+
+    rules: tuple[Rule, ...]
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def find(self, name: str) -> Rule:
+        """Return the rule with that id or slug; RuleError if there is none."""
+        for rule in self.rules:
+            if name in (rule.id, rule.slug):
+                return rule
+        raise RuleError(f"no rule {name}; `gpudoctor rules list` shows them all")
+
+    def choose(self, select: Iterable[str] = (), ignore: Iterable[str] = ()) -> RuleBook:
+        """Keep rules that match `select` (all if empty) and none of `ignore`; RuleError for a name that matches nothing."""
+        select, ignore = tuple(select), tuple(ignore)
+        for name in (*select, *ignore):
+            if not any(rule.matches(name) for rule in self.rules):
+                raise RuleError(f"no rule matches {name}; `gpudoctor rules list` shows them all")
+        return RuleBook(tuple(
+            r for r in self.rules if (not select or any(r.matches(s) for s in select)) and not any(r.matches(i) for i in ignore)
+        ))
+
+
+def load_rules(extra: Iterable[Path] = (), allow_python: bool = False) -> RuleBook:
+    """Load the shipped rules and those in `extra` folders; an extra rule of the same id takes a shipped one's place."""
+    rules = {r.id: r for r in _folder(data_dir("rules"), True)}
+    for folder in extra:
+        if not folder.is_dir():
+            raise RuleError(f"{folder}: no such folder of rules")
+        rules |= {r.id: r for r in _folder(folder, allow_python)}
+    return RuleBook(tuple(sorted(rules.values(), key=lambda r: r.id)))
+
+
+def _folder(folder: Path, allow_python: bool) -> Iterator[Rule]:
+    for path in sorted(folder.glob("GD*.toml")):
+        rule = load_rule(path)
+        if not allow_python and any(d.file.suffix == ".py" for d in rule.detectors):
+            raise RuleError(f"{path}: has a Python detector, which runs as code; add --allow-python-rules if you trust it")
+        yield rule
+
+
+def load_rule(path: Path) -> Rule:
+    """Read one rule; RuleError names the file and the key."""
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise RuleError(f"{path}: {error}") from None
+    for key in _REQUIRED:
+        if not raw.get(key):
+            raise RuleError(f"{path}: lacks {key}")
+    if not re.fullmatch(r"GD\d{3}", raw["id"]) or path.stem != f"{raw['id']}_{raw['slug'].replace('-', '_')}":
+        raise RuleError(f"{path}: the file must be named GDnnn_slug after its id and slug")
+    try:
+        rule = _rule(path, raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RuleError(f"{path}: {error!r}") from None
+    if not any(c.fires for c in rule.cases) or all(c.fires for c in rule.cases):
+        raise RuleError(f"{path}: needs one case that fires and one that stays quiet")
+    return rule
+
+
+def _rule(path: Path, raw: dict[str, Any]) -> Rule:
+    detectors = tuple(_detector(path, d) for d in raw["detectors"])
+    example = raw["example"]
+    return Rule(
+        id=raw["id"], slug=raw["slug"], severity=Severity[raw["severity"]],
+        confidence=Confidence[raw.get("confidence", "certain")],
+        summary=raw["summary"], message=raw["message"], why=raw["why"].strip(), fix=raw["fix"].strip(),
+        bad=example["bad"].strip("\n"), good=example["good"].strip("\n"), language=example.get("language", "python"),
+        params=tuple(Param(n, p["value"], p["unit"], p["doc"]) for n, p in raw.get("params", {}).items()),
+        detectors=detectors, cases=tuple(_case(c, detectors) for c in raw["cases"]),
+        references=tuple(raw.get("references", ())), path=path,
+    )
+
+
+def _detector(path: Path, raw: dict[str, Any]) -> Detector:
+    if raw["kind"] not in KINDS:
+        raise ValueError(f"detector kind {raw['kind']} is none of {', '.join(KINDS)}")
+    file = path.with_suffix("." + raw["file"])
+    if not file.is_file():
+        raise ValueError(f"detector {file.name} is not there")
+    return Detector(raw["kind"], file, tuple(raw.get("needs", ())), raw.get("language", "python"), raw.get("would_help", ""))
+
+
+def _case(raw: dict[str, Any], detectors: tuple[Detector, ...]) -> Case:
+    sources = raw.get("sources", {})
+    if "source" in raw:
+        sources = {"train.py": raw["source"], **sources}
+    kind = raw.get("kind", "source" if sources else next(d.kind for d in detectors if d.kind != "source"))
+    severity = raw.get("severity")
+    return Case(
+        name=raw["name"], fires=raw["fires"], kind=kind, sources=sources, lines=tuple(raw.get("lines", ())),
+        tables={name: parse_rows(name, text) for name, text in raw.get("tables", {}).items()},
+        abstains=raw.get("abstains", False), values=raw.get("values", {}), count=raw.get("count"),
+        severity=Severity[severity] if severity else None,
+    )

@@ -1,0 +1,92 @@
+"""Tables that probes inside the ranks write: steps, gradients, replicas, precision, data, collectives."""
+
+from gpudoctor.tables.column import RANK, SPAN, Column, Table, choice, flags, floats, ints, texts
+
+STEP = Column("step", "int", "optimizer step, from 0")
+STAGE = choice("stage", "local before the all-reduce, reduced after it", "local", "reduced")
+
+TABLES = (
+    Table(
+        "step",
+        "Training steps, delimited by the optimizer's step.",
+        (RANK, STEP, *SPAN,
+         *ints("data_ns: waiting for the next batch [ns]; forward_ns: forward [ns]; backward_ns: backward [ns]; optimizer_ns: optimizer [ns]; comm_ns: waiting in collectives on the host [ns]"),
+         *ints("micro_batches: backward passes in this step; samples: leading dimension of the inputs, summed"),
+         *flags("warmup: set apart from steady state"),
+         choice("source", "how the step was found", "probe", "profiler", "nvtx", "inferred")),
+    ),
+    Table(
+        "param",
+        "Parameters as each rank sees them.",
+        (RANK, *ints("param_id: position in model.named_parameters(), models in order of wrapping; numel: elements; model_id: which wrapped model; bucket: DDP bucket, -1 if none"),
+         *texts("name: qualified name; dtype: torch dtype without prefix"), *flags("in_optimizer: some optimizer holds it; requires_grad: it asks for gradients; ddp: a DDP wrapper reduces it")),
+    ),
+    Table(
+        "grad_stat",
+        "Statistics of one gradient just before the optimizer step, local and reduced.",
+        (RANK, STEP, Column("param_id", "int", "→ param"), STAGE,
+         *ints("numel: elements; zeros: exact zeros; nonfinite: NaN and infinities"),
+         *floats("norm: L2 norm; mean: mean; absmax: largest magnitude; checksum: sum as double; sketch: ±1 random projection")),
+    ),
+    Table(
+        "grad_hist",
+        "log2 histogram of one gradient's magnitudes.",
+        (RANK, STEP, Column("param_id", "int", "→ param"), STAGE, *ints("bin: floor(log2|g|), clamped to 64 bins; count: elements")),
+    ),
+    Table(
+        "bucket",
+        "One all-reduce of gradients and its proof: sums and ±1 sketches before and after.",
+        (RANK, STEP, *ints("bucket: bucket index; micro_batch: backward pass within the step; numel: elements; world: ranks that reduced"),
+         *texts("dtype: torch dtype; op: mean or sum; path: ddp, hook or manual"),
+         *floats("local_sum: sum before; local_sketch: sketch before; local_norm2: squared norm before; reduced_sum: sum after; reduced_sketch: sketch after; reduced_norm2: squared norm after")),
+    ),
+    Table(
+        "replica",
+        "Checksums of everything that should, or should not, be equal across ranks.",
+        (RANK, STEP, Column("model_id", "int", "which model; -1 for data and RNG"),
+         *texts("param_checksum: parameters; buffer_checksum: buffers; rng_fingerprint: RNG streams; batch_fingerprint: input samples"),
+         *floats("param_norm: L2 norm of all parameters; update_norm: L2 norm of the step's change")),
+    ),
+    Table(
+        "amp",
+        "Loss scaling at each step.",
+        (RANK, STEP, Column("scale", "float", "loss scale used"), Column("skipped", "bool", "the optimizer step was skipped"),
+         Column("growth_tracker", "int", "steps since the scale last changed")),
+    ),
+    Table(
+        "collective",
+        "Collectives in the order a rank issued them.",
+        (RANK, *texts("group: process group; op: operation; dtype: torch dtype; state: scheduled, started, completed, failed"),
+         *ints("seq: position in the group, from 0; numel: elements; step: optimizer step"), *SPAN, *texts("path: user's source path; func: user's function"),
+         Column("line", "int", "user's line")),
+    ),
+    Table(
+        "loader",
+        "DataLoaders and how they are sharded.",
+        (RANK, *ints("loader_id: order of first use; epoch: times iterated before; batches: batches served; samples: indices served; length: len(dataset), -1 if unknown; batch_size: per rank; num_workers: worker processes"),
+         *texts("sampler: class of the sampler; dataset: class of the dataset; index_fingerprint: order of indices of this epoch; index_set: indices of this epoch, regardless of order; path: source path of the loop"),
+         *ints("line: line of the loop; seed: sampler's seed, -1 if it has none; sampler_epoch: sampler.epoch, -1 if it has none"), *flags("pin_memory: batches are pinned; sharded: sampler or dataset splits by rank")),
+    ),
+    Table(
+        "fact",
+        "A single thing that a probe saw, told by name.",
+        (RANK, STEP, *texts("kind: what was seen, a slug; name: whom it concerns; detail: text for the reader; path: user's source path"),
+         Column("line", "int", "user's line"), Column("value", "float", "a number that goes with it"), Column("count", "int", "how often")),
+    ),
+    Table(
+        "rank_info",
+        "One row a rank: process, device and how it ended.",
+        (RANK, *ints("world_size: ranks in the job; local_rank: rank on its host; pid: process id; device: CUDA ordinal, -1 on CPU; exit_code: exit status; signal: signal that ended it, 0 if none; last_step: last step seen; t_end: when it ended, wall clock [ns]; clock_offset: add to its times for the report's clock [ns]"),
+         *texts("host: host; backend: gloo, nccl, …; state: running, done, failed, killed, stuck; last_line: last line of its traceback; source: file or launcher it came from")),
+    ),
+    Table(
+        "stack_frame",
+        "Python stacks of ranks that stopped progressing, innermost at depth 0.",
+        (RANK, *ints("thread: thread number; depth: 0 is innermost; line: line"), *texts("file: path; func: function")),
+    ),
+    Table(
+        "overhead",
+        "What the recorder itself cost.",
+        (RANK, STEP, *ints("probe_ns: host time in probes [ns]; step_ns: whole step [ns]; interval: sampling interval in steps")),
+    ),
+)

@@ -1,0 +1,1 @@
+"""From captures to canonical tables, and from those to derived ones. The only room that knows DuckDB."""
