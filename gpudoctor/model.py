@@ -107,12 +107,16 @@ class Subject:
 
 @dataclass(slots=True)
 class Report:
-    """Everything a reporter needs; nothing in it refers to open files or tables."""
+    """Everything a reporter needs; nothing in it refers to open files or tables.
+
+    `plots` are rows for the charts of the HTML page, by chart; they are not part of the JSON document.
+    """
 
     subject: Subject
     findings: list[Finding] = field(default_factory=list)
     abstained: list[Abstention] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
+    plots: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpudoctor.config import Config
 from gpudoctor.model import Report, Subject
 from gpudoctor.report.facts import summarise
+from gpudoctor.report.plots import chart_rows
 from gpudoctor.rulebook.detect import Seen, detect_in_sources, detect_in_tables
 from gpudoctor.rulebook.group import findings_from
 from gpudoctor.rulebook.load import RuleBook
@@ -41,7 +42,7 @@ def build_report(
         summary["problems"] = [{"path": p.path, "reason": p.reason} for p in project.problems]
     if silenced:
         summary["suppressed"] = len(silenced)
-    return Report(subject, kept, seen.abstained, summary)
+    return Report(subject, kept, seen.abstained, summary, chart_rows(store) if store is not None else {})
 
 
 def steps_by_rank(store: Store) -> dict[int, int]:

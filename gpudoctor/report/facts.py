@@ -2,11 +2,106 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from gpudoctor.timeline.store import Store
 
+Row = dict[str, Any]
+
 
 def summarise(store: Store) -> dict[str, Any]:
-    """Steps, ranks and memory of the subject, from its tables."""
-    return {}
+    """Ranks, steps, memory, gradients and recorder cost of the subject; a part the tables cannot fill is left out."""
+    parts = {
+        "ranks": _ranks(store), "steps": _steps(store), "memory": _memory(store),
+        "gradients": _gradients(store), "overhead": _overhead(store), "devices": _devices(store),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _ranks(store: Store) -> list[Row]:
+    return store.query("""
+        SELECT rank, any_value(world_size) AS world_size, any_value(backend) AS backend, any_value(state) AS state,
+               any_value(exit_code) AS exit_code, any_value(signal) AS signal, any_value(last_line) AS last_line,
+               any_value(host) AS host, any_value(source) AS source
+        FROM rank_info WHERE rank IS NOT NULL GROUP BY rank ORDER BY rank""")
+
+
+def _steps(store: Store) -> list[Row]:
+    """Per rank: steady steps, their median and spread, and where the time goes [ns]."""
+    return store.query("""
+        SELECT rank, count(*) AS steps, count(*) FILTER (WHERE coalesce(warmup, false)) AS warmup_steps,
+               any_value(source) AS source,
+               median("end" - start) FILTER (WHERE NOT coalesce(warmup, false)) AS median_ns,
+               quantile_cont("end" - start, 0.1) FILTER (WHERE NOT coalesce(warmup, false)) AS p10_ns,
+               quantile_cont("end" - start, 0.9) FILTER (WHERE NOT coalesce(warmup, false)) AS p90_ns,
+               median(data_ns) FILTER (WHERE NOT coalesce(warmup, false)) AS data_ns,
+               median(forward_ns) FILTER (WHERE NOT coalesce(warmup, false)) AS forward_ns,
+               median(backward_ns) FILTER (WHERE NOT coalesce(warmup, false)) AS backward_ns,
+               median(optimizer_ns) FILTER (WHERE NOT coalesce(warmup, false)) AS optimizer_ns
+        FROM step WHERE rank IS NOT NULL GROUP BY rank ORDER BY rank""")
+
+
+def _memory(store: Store) -> list[Row]:
+    """Per rank and device the highest values [B]; device -1 is the rank's host memory."""
+    return store.query("""
+        SELECT rank, device, max(greatest(coalesce(peak_allocated, 0), coalesce(allocated, 0))) AS peak_allocated,
+               max(greatest(coalesce(peak_reserved, 0), coalesce(reserved, 0))) AS peak_reserved, max(total) AS total,
+               max(used_by_others) AS used_by_others
+        FROM mem_sample WHERE rank IS NOT NULL GROUP BY rank, device ORDER BY rank, device""")
+
+
+def _devices(store: Store) -> list[Row]:
+    """Per rank and GPU of a capture: busy share of its span, kernels and collectives."""
+    return store.query("""
+        WITH merged AS (
+            SELECT rank, device, start, "end", kind,
+                   max("end") OVER (PARTITION BY rank, device ORDER BY start, "end", stream, corr
+                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+            FROM gpu_op WHERE "end" >= start)
+        SELECT rank, device, count(*) AS operations, count(*) FILTER (WHERE kind = 'kernel') AS kernels,
+               count(*) FILTER (WHERE kind = 'comm') AS comm_kernels, max("end") - min(start) AS span_ns,
+               sum(greatest(0, "end" - greatest(start, coalesce(before, start)))) AS busy_ns
+        FROM merged GROUP BY rank, device ORDER BY rank, device""")
+
+
+def _gradients(store: Store) -> list[Row]:
+    """Per parameter: numel, norms per rank, and how well the ranks agree.
+
+    Agreement is the mean pairwise inner product of the ranks' local gradients over their mean squared norm, from
+    norms alone: (‖Σgᵢ‖² − Σ‖gᵢ‖²) / ((N − 1) Σ‖gᵢ‖²), with Σgᵢ = N · mean; for two ranks of equal norm it is the cosine.
+    """
+    rows = store.query("""
+        WITH names AS (SELECT param_id, any_value(name) AS name, any_value(numel) AS numel FROM param GROUP BY param_id),
+        local AS (SELECT step, param_id, count(DISTINCT rank) AS n, sum(norm * norm) AS total FROM grad_stat
+                  WHERE stage = 'local' AND isfinite(norm) GROUP BY step, param_id),
+        reduced AS (SELECT step, param_id, avg(norm) AS norm FROM grad_stat WHERE stage = 'reduced' AND isfinite(norm) GROUP BY step, param_id)
+        SELECT r.step, r.param_id, names.name, names.numel, l.n, r.norm,
+               CASE WHEN l.n > 1 AND l.total > 0 THEN (l.n * l.n * r.norm * r.norm - l.total) / ((l.n - 1) * l.total) END AS agreement
+        FROM reduced r LEFT JOIN local l USING (step, param_id) LEFT JOIN names USING (param_id)
+        ORDER BY r.param_id, r.step""")
+    by_param: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_param[row["param_id"]].append(row)
+    return [_param(items) for items in by_param.values()]
+
+
+def _param(items: list[Row]) -> Row:
+    agreements = sorted(i["agreement"] for i in items if i["agreement"] is not None)
+    return {
+        "param": items[0]["name"] or f"parameter {items[0]['param_id']}", "numel": items[0]["numel"], "steps": len(items),
+        "agreement": agreements[len(agreements) // 2] if agreements else None,
+        "norm_first": items[0]["norm"], "norm_last": items[-1]["norm"], "norms": _thin([i["norm"] for i in items], 40),
+    }
+
+
+def _thin(values: list[float], most: int) -> list[float]:
+    if len(values) <= most:
+        return values
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+
+
+def _overhead(store: Store) -> list[Row]:
+    return store.query("""
+        SELECT rank, sum(probe_ns) AS probe_ns, sum(step_ns) AS step_ns, max("interval") AS sampling_interval
+        FROM overhead WHERE rank IS NOT NULL GROUP BY rank ORDER BY rank""")

@@ -8,7 +8,9 @@ from typing import TextIO
 from gpudoctor.errors import UsageError
 from gpudoctor.model import Report
 
-FORMATS = {"terminal": "terminal", "json": "as_json"}
+FORMATS = {
+    "terminal": "terminal", "json": "as_json", "html": "html", "sarif": "sarif", "junit": "junit", "github": "github", "markdown": "markdown",
+}
 
 
 def render(report: Report, name: str, stream: TextIO) -> None:

@@ -1,36 +1,102 @@
-"""The report for a terminal: verdict first, findings by rank, what was abstained."""
+"""The report for a terminal: verdict first, findings by rank, what was measured, what was abstained."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule as Line
 from rich.text import Text
 
-from gpudoctor.model import Finding, Report, Severity
+from gpudoctor.model import Abstention, Finding, Report, Severity
+from gpudoctor.report.excerpt import excerpt
+from gpudoctor.report.plain import one_line, plain
+from gpudoctor.report.tables import fact_tables
 from gpudoctor.units import duration
 
-_STYLE = {Severity.error: "bold red", Severity.warning: "yellow", Severity.perf: "magenta", Severity.note: "cyan"}
+STYLE = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.perf: "bold magenta", Severity.note: "cyan"}
 
 
-def render(report: Report, stream: TextIO) -> None:
-    """Write the report to `stream`; colour only where the stream is a terminal."""
-    console = Console(file=stream, highlight=False, soft_wrap=False)
+def render(report: Report, stream: TextIO, width: int | None = None) -> None:
+    """Write the report to `stream`; colour only where it is a terminal, blocks only where it can encode them."""
+    console = Console(file=stream, highlight=False, width=width, emoji=False)
+    ascii_only = not (console.encoding or "").lower().startswith("utf")
     console.print(_verdict(report))
+    for note in report.summary.get("notes", []):
+        console.print(Text(f"  {one_line(note)}", style="dim"))
     for finding in report.findings:
-        console.print(_block(finding))
-    for a in report.abstained:
-        console.print(Text(f"abstained {a.rule} {a.name}: {a.reason}; {a.needs} would tell", style="dim"))
+        console.print()
+        console.print(_block(finding, ascii_only))
+    for table in fact_tables(report.summary, console.width, ascii_only):
+        console.print()
+        console.print(table)
+    if report.abstained:
+        console.print()
+        console.print(_abstained(report.abstained))
+    console.print(_footer(report))
 
 
-def _verdict(report: Report) -> Text:
-    if not report.findings:
-        return Text("No findings." if report.verdict == "clean" else "Inconclusive: the evidence cannot answer.")
-    worst = max(f.severity for f in report.findings)
-    return Text(f"{len(report.findings)} findings, worst: {worst.name}", style=_STYLE[worst])
+def _verdict(report: Report) -> RenderableType:
+    subject = one_line(", ".join(report.subject.paths) or report.subject.kind)
+    counts: dict[Severity, int] = defaultdict(int)
+    for finding in report.findings:
+        counts[finding.severity] += 1
+    if report.findings:
+        words = ", ".join(f"{n} {s.name}{'s' if n > 1 and s in (Severity.error, Severity.warning, Severity.note) else ''}" for s, n in sorted(counts.items(), reverse=True))
+        head = Text.assemble((words, STYLE[max(counts)]), "  ", (subject, "dim"))
+    elif report.verdict == "inconclusive":
+        head = Text.assemble(("inconclusive: the evidence cannot answer", "bold yellow"), "  ", (subject, "dim"))
+    else:
+        head = Text.assemble(("no findings", "bold green"), "  ", (subject, "dim"))
+    return Group(Line(title="gpudoctor", style="dim", align="left", characters="─"), head)
 
 
-def _block(f: Finding) -> Text:
-    cost = f" · {duration(f.cost_ns)} per {f.values.get('cost_per', 'capture')}" if f.cost_ns else ""
-    place = f" {f.location.path}:{f.location.line}" if f.location else ""
-    return Text.assemble((f"{f.severity.name} ", _STYLE[f.severity]), (f"{f.rule} {f.name}", "bold"), f"{place}{cost}\n  {f.message}\n  fix: {f.fix}\n")
+def _block(f: Finding, ascii_only: bool) -> RenderableType:
+    place = f"{plain(f.location.path)}:{f.location.line}" if f.location else ""
+    head = Text.assemble((f.severity.name, STYLE[f.severity]), f" {f.rule} ", (f.name, "bold"), *((f"  {place}", "underline"),) * bool(place))
+    details = [d for d in (_cost(f), _many("rank", f.ranks), _many("GPU", f.devices), _many("stream", f.streams), f"seen {f.count} times" if f.count > 1 else "", f.confidence.name) if d]
+    dot = " - " if ascii_only else " · "
+    parts: list[RenderableType] = [head, Text(dot.join(details), style="dim"), Text(plain(f.message))]
+    if f.location and (lines := excerpt(f.location)):
+        parts.append(lines)
+    parts.append(Text.assemble(("cure: ", "bold green"), plain(f.fix)))
+    return Group(parts[0], Padding(Group(*parts[1:]), (0, 0, 0, 2), expand=False))
+
+
+def _cost(f: Finding) -> str:
+    if not f.cost_ns:
+        return ""
+    return f"costs {duration(f.cost_ns)} a step" if f.values.get("cost_per") == "step" else f"costs {duration(f.cost_ns)} in all"
+
+
+def _many(noun: str, numbers: list[int]) -> str:
+    if not numbers:
+        return ""
+    shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+def _abstained(items: list[Abstention]) -> RenderableType:
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for item in items:
+        groups[item.reason, item.needs].append(item.name)
+    lines: list[RenderableType] = [Text("could not be judged", style="bold")]
+    for (reason, needs), names in groups.items():
+        lines.append(Padding(Text.assemble((", ".join(names), ""), (f": {plain(reason)}; would help: {plain(needs)}", "dim")), (0, 0, 0, 2)))
+    return Group(*lines)
+
+
+def _footer(report: Report) -> Text:
+    summary = report.summary
+    parts = []
+    if summary.get("files") is not None:
+        parts.append(f"{summary['files']} file{'s' if summary['files'] != 1 else ''} linted")
+    if summary.get("problems"):
+        parts.append(f"{len(summary['problems'])} could not be read")
+    if summary.get("suppressed"):
+        parts.append(f"{summary['suppressed']} suppressed")
+    if summary.get("run_dir"):
+        parts.append(f"kept in {plain(summary['run_dir'])}")
+    return Text("; ".join(parts), style="dim")

@@ -1,0 +1,66 @@
+"""Rows for the charts of the HTML page, thinned so that the page stays small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpudoctor.timeline.store import Store
+
+Rows = list[dict[str, Any]]
+MAX_OPS = 4000
+MAX_PARAMS = 12
+MAX_STEPS = 24
+
+
+def chart_rows(store: Store) -> dict[str, Rows]:
+    """Rows by chart: timeline, memory, ridges, phases; a chart without data is left out."""
+    charts = {"timeline": _timeline(store), "memory": _memory(store), "ridges": _ridges(store), "phases": _phases(store)}
+    return {name: rows for name, rows in charts.items() if rows}
+
+
+def _timeline(store: Store) -> Rows:
+    """Operations of one steady step of median length per rank; without steps, of the capture's first part. Times in µs from its start."""
+    return store.query(f"""
+        WITH steady AS (SELECT rank, start, "end", abs("end" - start - median("end" - start) OVER (PARTITION BY rank)) AS off
+                        FROM step WHERE NOT coalesce(warmup, false)),
+        typical AS (SELECT rank, start, "end" FROM steady QUALIFY row_number() OVER (PARTITION BY rank ORDER BY off, start, "end") = 1),
+        ops AS (
+            SELECT o.*, coalesce(t.start, m.low) AS origin
+            FROM gpu_op o LEFT JOIN typical t USING (rank) JOIN (SELECT rank, min(start) AS low FROM gpu_op GROUP BY rank) m USING (rank)
+            WHERE t.start IS NULL OR (o.start < t."end" AND o."end" > t.start))
+        SELECT o.rank, o.device, o.stream, o.kind, coalesce(n.text, o.copy_kind, o.kind) AS name, o.bytes,
+               (o.start - o.origin) / 1000.0 AS start_us, (o."end" - o.origin) / 1000.0 AS end_us
+        FROM ops o LEFT JOIN name n USING (name_id)
+        QUALIFY row_number() OVER (PARTITION BY o.rank ORDER BY o.start, o."end", o.stream, o.corr) <= {MAX_OPS} / greatest(1, (SELECT count(DISTINCT rank) FROM gpu_op))
+        ORDER BY o.rank, o.stream, o.start, o."end", o.corr""")
+
+
+def _memory(store: Store) -> Rows:
+    rows = store.query("""
+        SELECT rank, device, step, max(allocated) / 1048576.0 AS allocated_mib, max(reserved) / 1048576.0 AS reserved_mib
+        FROM mem_sample WHERE step IS NOT NULL AND allocated IS NOT NULL GROUP BY rank, device, step ORDER BY rank, device, step""")
+    return rows or store.query("""
+        WITH sums AS (SELECT rank, device, t, corr, coalesce(total, sum(bytes) OVER (PARTITION BY rank, device, source ORDER BY t, corr, address, bytes)) AS total
+                      FROM gpu_mem WHERE coalesce(kind, 'device') = 'device'),
+        spans AS (SELECT *, ntile(300) OVER (PARTITION BY rank, device ORDER BY t, corr, total) AS part FROM sums)
+        SELECT rank, device, (min(t) - (SELECT min(t) FROM gpu_mem)) / 1e6 AS ms, max(total) / 1048576.0 AS allocated_mib
+        FROM spans GROUP BY rank, device, part ORDER BY rank, device, ms""")
+
+
+def _ridges(store: Store) -> Rows:
+    """Share of gradient elements by log2 magnitude, for the largest parameters and evenly chosen steps; summed over ranks."""
+    return store.query(f"""
+        WITH largest AS (SELECT param_id, any_value(name) AS name, max(numel) AS numel FROM param GROUP BY param_id ORDER BY numel DESC, param_id LIMIT {MAX_PARAMS}),
+        numbered AS (SELECT step, row_number() OVER (ORDER BY step) AS i, count(*) OVER () AS n FROM (SELECT DISTINCT step FROM grad_hist)),
+        chosen AS (SELECT step FROM numbered WHERE i = 1 OR i = n OR i % greatest(1, n // {MAX_STEPS} + 1) = 0),
+        counts AS (SELECT param_id, step, bin, sum(count) AS count FROM grad_hist WHERE stage = 'reduced' AND step IN (SELECT step FROM chosen) GROUP BY ALL)
+        SELECT coalesce(l.name, 'parameter ' || param_id) AS param, step, bin, count / sum(count) OVER (PARTITION BY param_id, step) AS share
+        FROM counts JOIN largest l USING (param_id) WHERE count > 0 ORDER BY param, step, bin""")
+
+
+def _phases(store: Store) -> Rows:
+    return store.query("""
+        UNPIVOT (SELECT rank, median(data_ns) / 1e6 AS data, median(forward_ns) / 1e6 AS forward, median(backward_ns) / 1e6 AS backward,
+                        median(optimizer_ns) / 1e6 AS optimizer
+                 FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank)
+        ON data, forward, backward, optimizer INTO NAME phase VALUE ms ORDER BY rank, phase""")
