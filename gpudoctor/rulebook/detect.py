@@ -92,9 +92,9 @@ def _rows(rule: Rule, detector: Detector, store: Tables, params: dict[str, Any])
 
 
 def evidence_from_row(row: dict[str, Any], rule: Rule) -> Evidence:
-    """Turn a row into Evidence: columns named like its fields (and path, line, group_key) fill them, the rest are values."""
+    """Turn a row into Evidence: columns named like its fields (and path, line, end_line, group_key) fill them, the rest are values."""
     row = dict(row)
-    path, line = row.pop("path", None), row.pop("line", None)
+    path, line, end_line = row.pop("path", None), row.pop("line", None), _int(row.pop("end_line", None))
     severity, confidence = row.pop("severity", None), row.pop("confidence", None)
     group = row.pop("group_key", None)
     names = ("rank", "device", "stream", "start_ns", "end_ns", "cost_ns")
@@ -102,7 +102,7 @@ def evidence_from_row(row: dict[str, Any], rule: Rule) -> Evidence:
     count = row.pop("count", None)
     return Evidence(
         **fields, count=1 if count is None else int(count), group="" if group is None else str(group),
-        location=Location(str(path), int(line)) if path is not None and line is not None else None,
+        location=Location(str(path), int(line), end_line) if path is not None and line is not None else None,
         severity=Severity[severity] if severity else None, confidence=Confidence[confidence] if confidence else None,
         values={k: v for k, v in row.items() if v is not None},
     )
