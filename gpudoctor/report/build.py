@@ -25,6 +25,7 @@ def build_report(
     store: Store | None = None,
     kinds: Iterable[Kind] = (),
     project: Project | None = None,
+    charts: bool = False,
 ) -> Report:
     """Run `book` over the tables (detectors of `kinds`) and the sources, and gather one report."""
     seen = Seen()
@@ -42,7 +43,7 @@ def build_report(
         summary["problems"] = [{"path": p.path, "reason": p.reason} for p in project.problems]
     if silenced:
         summary["suppressed"] = len(silenced)
-    return Report(subject, kept, seen.abstained, summary, chart_rows(store) if store is not None else {})
+    return Report(subject, kept, seen.abstained, summary, chart_rows(store, kept) if charts and store is not None else {})
 
 
 def steps_by_rank(store: Store) -> dict[int, int]:

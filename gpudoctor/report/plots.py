@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpudoctor.model import Finding
 from gpudoctor.timeline.store import Store
 
 Rows = list[dict[str, Any]]
@@ -12,27 +14,45 @@ MAX_PARAMS = 12
 MAX_STEPS = 24
 
 
-def chart_rows(store: Store) -> dict[str, Rows]:
-    """Rows by chart: timeline, memory, ridges, phases; a chart without data is left out."""
-    charts = {"timeline": _timeline(store), "memory": _memory(store), "ridges": _ridges(store), "phases": _phases(store)}
+def chart_rows(store: Store, findings: Iterable[Finding] = ()) -> dict[str, Rows]:
+    """Rows by chart: timeline with findings marked, memory, ridges, phases; a chart without data is left out."""
+    work = _timeline(store)
+    charts = {"timeline": work + list(_marks(store, findings)) if work else [], "memory": _memory(store), "ridges": _ridges(store), "phases": _phases(store)}
     return {name: rows for name, rows in charts.items() if rows}
+
+
+_WINDOW = """
+    SELECT rank, min(start) AS origin, NULL::BIGINT AS until FROM gpu_op WHERE rank NOT IN (SELECT rank FROM step WHERE NOT coalesce(warmup, false)) GROUP BY rank
+    UNION ALL
+    SELECT rank, start, "end" FROM (
+        SELECT rank, start, "end", abs("end" - start - median("end" - start) OVER (PARTITION BY rank)) AS off FROM step WHERE NOT coalesce(warmup, false))
+    QUALIFY row_number() OVER (PARTITION BY rank ORDER BY off, start, "end") = 1"""
 
 
 def _timeline(store: Store) -> Rows:
     """Operations of one steady step of median length per rank; without steps, of the capture's first part. Times in µs from its start."""
     return store.query(f"""
-        WITH steady AS (SELECT rank, start, "end", abs("end" - start - median("end" - start) OVER (PARTITION BY rank)) AS off
-                        FROM step WHERE NOT coalesce(warmup, false)),
-        typical AS (SELECT rank, start, "end" FROM steady QUALIFY row_number() OVER (PARTITION BY rank ORDER BY off, start, "end") = 1),
-        ops AS (
-            SELECT o.*, coalesce(t.start, m.low) AS origin
-            FROM gpu_op o LEFT JOIN typical t USING (rank) JOIN (SELECT rank, min(start) AS low FROM gpu_op GROUP BY rank) m USING (rank)
-            WHERE t.start IS NULL OR (o.start < t."end" AND o."end" > t.start))
+        WITH shown AS ({_WINDOW}), ranks AS (SELECT greatest(1, count(*)) AS n FROM shown)
         SELECT o.rank, o.device, o.stream, o.kind, coalesce(n.text, o.copy_kind, o.kind) AS name, o.bytes,
-               (o.start - o.origin) / 1000.0 AS start_us, (o."end" - o.origin) / 1000.0 AS end_us
-        FROM ops o LEFT JOIN name n USING (name_id)
-        QUALIFY row_number() OVER (PARTITION BY o.rank ORDER BY o.start, o."end", o.stream, o.corr) <= {MAX_OPS} / greatest(1, (SELECT count(DISTINCT rank) FROM gpu_op))
+               (o.start - w.origin) / 1000.0 AS start_us, (o."end" - w.origin) / 1000.0 AS end_us
+        FROM gpu_op o JOIN shown w ON o.rank = w.rank AND o."end" > w.origin AND (w.until IS NULL OR o.start < w.until) LEFT JOIN name n USING (name_id)
+        QUALIFY row_number() OVER (PARTITION BY o.rank ORDER BY o.start, o."end", o.stream, o.corr) <= {MAX_OPS} / (SELECT n FROM ranks)
         ORDER BY o.rank, o.stream, o.start, o."end", o.corr""")
+
+
+def _marks(store: Store, findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
+    """Evidence that falls into the shown window, on its own stream's lane."""
+    shown = {row["rank"]: row for row in store.query(_WINDOW)}
+    for finding in findings:
+        for item in finding.evidence:
+            window = shown.get(item.rank)
+            if window is None or item.start_ns is None or item.end_ns is None or item.end_ns <= window["origin"]:
+                continue
+            if window["until"] is None or item.start_ns < window["until"]:
+                yield {
+                    "rank": item.rank, "device": item.device, "stream": item.stream, "kind": "finding", "name": f"{finding.rule} {finding.name}", "bytes": None,
+                    "start_us": (item.start_ns - window["origin"]) / 1000.0, "end_us": (item.end_ns - window["origin"]) / 1000.0,
+                }
 
 
 def _memory(store: Store) -> Rows:

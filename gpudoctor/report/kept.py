@@ -1,0 +1,41 @@
+"""Reports that lie on disk: findings.json of a run folder, with charts from its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from gpudoctor.errors import InputError
+from gpudoctor.model import Report
+from gpudoctor.report.as_json import load
+from gpudoctor.report.plots import chart_rows
+from gpudoctor.rundir import RunDir
+from gpudoctor.tables import TABLES
+from gpudoctor.timeline.store import Store
+
+
+def load_kept(path: Path, charts: bool = False) -> Report:
+    """Load a report from a JSON file or a run folder; InputError says what to do where there is none."""
+    file = RunDir(path).findings if path.is_dir() else path
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: holds no report; `gpudoctor analyze {path}` makes one") from None
+    report = load(text, str(file))
+    if charts and path.is_dir() and RunDir(path).tables.is_dir():
+        report.plots = chart_rows(store_from(RunDir(path).tables), report.findings)
+    return report
+
+
+def store_from(folder: Path) -> Store:
+    """Open the canonical tables that a run folder keeps as Parquet; what cannot be read is left out."""
+    store = Store()
+    for name in TABLES:
+        file = folder / f"{name}.parquet"
+        if file.is_file():
+            try:
+                store.add(name, pq.read_table(file))
+            except (OSError, ValueError, KeyError):
+                continue
+    return store
