@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from typing import TextIO
 
@@ -16,13 +17,22 @@ from gpudoctor.report.plain import one_line, plain
 from gpudoctor.report.tables import fact_tables
 from gpudoctor.units import duration
 
+_PLAIN = str.maketrans({"µ": "u", "–": "-", "─": "-", "·": "-", "❱": ">", "…": "~", "‖": "|", "²": "2"})
 STYLE = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.perf: "bold magenta", Severity.note: "cyan"}
 
 
 def render(report: Report, stream: TextIO, width: int | None = None) -> None:
     """Write the report to `stream`; colour only where it is a terminal, blocks only where it can encode them."""
-    console = Console(file=stream, highlight=False, width=width, emoji=False)
-    ascii_only = not (console.encoding or "").lower().startswith("utf")
+    encoding = (getattr(stream, "encoding", None) or "utf-8").lower()
+    if encoding.startswith("utf"):
+        _write(report, Console(file=stream, highlight=False, width=width, emoji=False), ascii_only=False)
+        return
+    text = io.StringIO()
+    _write(report, Console(file=text, highlight=False, width=width, emoji=False), ascii_only=True)
+    stream.write(text.getvalue().translate(_PLAIN).encode(encoding, "replace").decode(encoding))
+
+
+def _write(report: Report, console: Console, ascii_only: bool) -> None:
     console.print(_verdict(report))
     for note in report.summary.get("notes", []):
         console.print(Text(f"  {one_line(note)}", style="dim"))
