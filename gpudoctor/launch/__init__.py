@@ -1,1 +1,1 @@
-"""Start the user's script on many ranks, watch it, and bring the evidence home."""
+"""Start a training run under watch: engine, output, watchdog, captures, and how each rank ended."""

@@ -58,7 +58,14 @@ TABLES = (
         "Collectives in the order a rank issued them.",
         (RANK, *texts("group: process group; op: operation; dtype: torch dtype; state: scheduled, started, completed, failed"),
          *ints("seq: position in the group, from 0; numel: elements; step: optimizer step"), *SPAN, *texts("path: user's source path; func: user's function"),
-         Column("line", "int", "user's line")),
+         Column("line", "int", "user's line"), Column("p2p", "bool", "a send or receive, counted apart"),
+         Column("shape", "text", "shapes of the inputs"), Column("order", "int", "order in which the rank issued it, over all groups")),
+    ),
+    Table(
+        "group_state",
+        "How far each rank came in each process group.",
+        (RANK, *texts("group: process group; members: global ranks, comma-separated"),
+         *ints("size: number of members; enqueued: seq of the last collective issued; completed: seq of the last one known complete")),
     ),
     Table(
         "loader",
@@ -77,7 +84,15 @@ TABLES = (
         "rank_info",
         "One row a rank: process, device and how it ended.",
         (RANK, *ints("world_size: ranks in the job; local_rank: rank on its host; pid: process id; device: CUDA ordinal, -1 on CPU; exit_code: exit status; signal: signal that ended it, 0 if none; last_step: last step seen; t_end: when it ended, wall clock [ns]; clock_offset: add to its times for the report's clock [ns]"),
-         *texts("host: host; backend: gloo, nccl, …; state: running, done, failed, killed, stuck; last_line: last line of its traceback; source: file or launcher it came from")),
+         *texts("host: host; backend: gloo, nccl, …; state: running, done, failed, killed, stuck; last_line: last line of its traceback; source: file or launcher it came from; error: class of the exception that ended it; path: user's source path where that arose; func: user's function"),
+         Column("line", "int", "user's line"), Column("attempt", "int", "restarts before it"), Column("victim", "bool", "ended because another rank had")),
+    ),
+    Table(
+        "last_collective",
+        "The latest collectives of each rank as its heart told the watchdog, where a run ended badly.",
+        (RANK, *texts("group: process group; op: operation; dtype: torch dtype; state: started, completed, failed"),
+         *ints("seq: order of issue over all groups, from 0; numel: elements; step: optimizer step"), *SPAN, *texts("path: user's source path; func: user's function"),
+         Column("line", "int", "user's line")),
     ),
     Table(
         "stack_frame",
