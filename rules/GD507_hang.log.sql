@@ -1,0 +1,28 @@
+WITH timed AS (
+  SELECT rank, path, line, text,
+    try_cast(regexp_extract(text, 'SeqNum=(\d+)', 1) AS BIGINT) AS seq,
+    nullif(regexp_extract(text, 'OpType=(\w+)', 1), '') AS op,
+    try_cast(regexp_extract(text, 'NumelIn=(\d+)', 1) AS BIGINT) AS numel,
+    coalesce(try_cast(regexp_extract(text, 'Timeout\(ms\)=(\d+)', 1) AS BIGINT), try_cast(regexp_extract(text, 'Timed out waiting (\d+) ?ms', 1) AS BIGINT)) AS limit_ms
+  FROM log_line
+  WHERE regexp_matches(text, 'Watchdog caught collective operation timeout|Timed out waiting \d+ ?ms for (recv|send)')
+), world AS (
+  SELECT max(try_cast(regexp_extract(text, 'n[Rr]anks (\d+)', 1) AS BIGINT)) AS size FROM log_line
+), whole AS (
+  SELECT count(DISTINCT rank) AS seen, min(seq) AS lowest, max(seq) AS highest, min(limit_ms) AS limit_ms, any_value(world.size) AS world,
+    count(*) FILTER (WHERE seq = first_seq AND (op <> first_op OR numel <> first_numel)) > 0 AS mismatch
+  FROM (SELECT *, first_value(seq) OVER t AS first_seq, first_value(op) OVER t AS first_op, first_value(numel) OVER t AS first_numel FROM timed WINDOW t AS (ORDER BY seq, path, line)), world
+), verdict AS (
+  SELECT *, limit_ms < $short_ms OR (coalesce(highest, 0) <= $early AND seen < coalesce(world, 2)) AS late FROM whole
+)
+SELECT t.rank, first_value(t.path) OVER w AS path, first_value(t.line) OVER w AS line, t.path AS log, t.line AS log_line, t.text AS log_text,
+  list(t.line) OVER (PARTITION BY t.path ORDER BY t.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS lines, t.op, t.seq, t.numel,
+  CASE
+    WHEN v.lowest < v.highest THEN 'rank ' || (SELECT string_agg(DISTINCT rank, ', ' ORDER BY rank) FROM timed WHERE seq = v.lowest) || ' is behind: it waits in collective ' || v.lowest || ' while others wait in ' || v.highest
+    WHEN v.seen < v.world THEN 'rank ' || coalesce((SELECT string_agg(r, ', ' ORDER BY r) FROM range(v.world) AS n(r) WHERE r NOT IN (SELECT rank FROM timed WHERE rank IS NOT NULL)), '?') || ' never came to collective ' || coalesce(v.highest || '', '?') || ' (' || coalesce(t.op, '?') || '), the others waited until the timeout'
+    ELSE 'collective ' || coalesce(v.highest || ' ', '') || '(' || coalesce(t.op, 'gloo') || ') never finished on ' || CASE WHEN v.seen > 1 THEN 'any of the ' || v.seen || ' ranks' ELSE 'its rank' END
+  END AS story
+FROM timed AS t, verdict AS v
+WHERE NOT coalesce(v.late, false) AND NOT v.mismatch
+WINDOW w AS (ORDER BY t.path, t.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+ORDER BY log, log_line

@@ -1,0 +1,12 @@
+WITH hit AS (
+  SELECT rank, path, line, text FROM log_line
+  WHERE regexp_matches(text, 'failed to extend /dev/shm/|posix_fallocate failed.*No space left|shared memory segment.*No space left on device|workers? (are|is) out of shared memory|out of shared memory|No space left on device.*/dev/shm')
+     OR (regexp_matches(text, 'Error while creating shared memory segment') AND NOT EXISTS (
+       SELECT 1 FROM log_line AS b WHERE b.path = log_line.path AND regexp_matches(b.text, 'Cuda failure')))
+     OR regexp_matches(text, 'DataLoader worker .*Bus error')
+)
+SELECT rank, first_value(h.path) OVER w AS path, first_value(h.line) OVER w AS line,
+  h.path AS log, h.line AS log_line, text AS log_text, list(h.line) OVER (PARTITION BY h.path ORDER BY h.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS lines, first_value(text) OVER w AS story
+FROM hit AS h
+WINDOW w AS (ORDER BY h.path, h.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+ORDER BY log, log_line

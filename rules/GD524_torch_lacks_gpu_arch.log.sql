@@ -1,0 +1,9 @@
+WITH hit AS (
+  SELECT rank, path, line, text FROM log_line
+  WHERE kind <> 'nccl' AND regexp_matches(text, 'is not compatible with the current PyTorch installation|CUDA error: no kernel image is available')
+)
+SELECT rank, first_value(h.path) OVER w AS path, first_value(h.line) OVER w AS line,
+  h.path AS log, h.line AS log_line, text AS log_text, list(h.line) OVER (PARTITION BY h.path ORDER BY h.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS lines, first_value(text) OVER w AS story
+FROM hit AS h
+WINDOW w AS (ORDER BY h.path, h.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+ORDER BY log, log_line
