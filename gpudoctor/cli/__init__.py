@@ -15,6 +15,8 @@ COMMANDS = {
     "analyze": "Read captures, run folders, snapshots and logs, and report.",
     "lint": "Check Python and CUDA sources.",
     "compare": "Compare two runs or captures.",
+    "gate": "Stop a merge that makes training wrong, slower or hungrier.",
+    "init": "Write configuration, a pre-commit entry and CI workflows.",
     "harness": "Run the built-in training experiments.",
     "env": "Examine cards, links, driver and NCCL's environment.",
     "plan": "Say which parallel strategy fits the cards.",

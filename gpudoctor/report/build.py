@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpudoctor.config import Config
 from gpudoctor.model import Report, Subject
 from gpudoctor.report.facts import summarise
+from gpudoctor.report.places import mark, shorten
 from gpudoctor.report.plots import chart_rows
 from gpudoctor.rulebook.detect import Seen, detect_in_sources, detect_in_tables
 from gpudoctor.rulebook.group import findings_from
@@ -35,7 +36,9 @@ def build_report(
         tables = detect_in_tables(book, store, kinds, config.params)
         seen.evidence += tables.evidence
         seen.abstained += tables.abstained
+    shorten(e for _, e in seen.evidence)
     found = findings_from(seen.evidence, steps_by_rank(store) if store else None)
+    mark(found)
     kept, silenced = split_suppressed(found, config.per_file_ignores)
     summary = summarise(store) if store is not None else {}
     if project is not None:

@@ -56,8 +56,13 @@ def load_rules(extra: Iterable[Path] = (), allow_python: bool = False) -> RuleBo
 
 
 def _folder(folder: Path, allow_python: bool) -> Iterator[Rule]:
+    taken: dict[str, Path] = {}
     for path in sorted(folder.glob("GD*.toml")):
         rule = load_rule(path)
+        for name in (rule.id, rule.slug):
+            if name in taken:
+                raise RuleError(f"{path}: {name} is taken by {taken[name].name}; choose another")
+            taken[name] = path
         if not allow_python and any(d.file.suffix == ".py" for d in rule.detectors):
             raise RuleError(f"{path}: has a Python detector, which runs as code; add --allow-python-rules if you trust it")
         yield rule

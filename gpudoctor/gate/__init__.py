@@ -1,0 +1,1 @@
+"""The gate before a merge: measure, compare with a baseline, judge against budgets."""
