@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.rulebook.rule import Rule
 
-_SEEN_BY = {"source": "the source", "trace": "a capture", "run": "the probes of a run", "memory": "memory snapshots", "log": "logs and the environment"}
+_SEEN_BY = {"source": "the source", "trace": "a capture", "run": "the probes of a run", "memory": "memory snapshots", "log": "logs", "machine": "the environment"}
 
 
 def page(rule: Rule) -> str:

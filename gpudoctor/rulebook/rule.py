@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from gpudoctor.model import Confidence, Severity
 
-Kind = Literal["source", "trace", "run", "memory", "log"]
-KINDS: tuple[Kind, ...] = ("source", "trace", "run", "memory", "log")
+Kind = Literal["source", "trace", "run", "memory", "log", "machine"]
+KINDS: tuple[Kind, ...] = ("source", "trace", "run", "memory", "log", "machine")
 
 
 @dataclass(frozen=True, slots=True)
