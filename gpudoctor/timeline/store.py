@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any
+from uuid import uuid4
+from weakref import finalize
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpudoctor.errors import RuleError
+from gpudoctor.errors import InputError, RuleError, UsageError
 from gpudoctor.tables import TABLES, Column, Table
 
 _ARROW = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
+_SQL = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -25,28 +31,49 @@ class Store:
     """Canonical tables of one subject; every table exists, empty until something is added.
 
     `captured` names the tables that the source could fill: a captured table may be empty and still answer,
-    a table that was not captured makes the rules that need it abstain.
+    a table that was not captured makes the rules that need it abstain. The database can reach no file, and
+    `query` runs one SELECT in a read-only transaction, so that a rule's SQL is data.
+    `memory_limit` is DuckDB's, such as "4GB"; what does not fit spills into a temporary folder.
     """
 
-    def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
-        config: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-        if memory_limit:
-            config["memory_limit"] = memory_limit
-        if threads:
-            config["threads"] = threads
-        self.connection = duckdb.connect(":memory:", config=config)
+    def __init__(self, memory_limit: str | None = None, threads: int | None = None, path: Path | None = None) -> None:
+        spill = Path(tempfile.gettempdir(), f"gpudoctor-{uuid4().hex}")
+        self._cleanup = finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        self.connection = _connect(memory_limit, threads, spill, path)
         self.captured: set[str] = set()
-        for table in TABLES.values():
-            self.connection.execute(_create(table))
+        self._name_ids: dict[str | None, int] = {}
+        self._lock = Lock()
+        if path is None:
+            for table in TABLES.values():
+                self.connection.execute(_create(table))
 
-    def add(self, name: str, data: pa.Table) -> None:
+    def intern(self, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the name ids of `texts` (int64, null for null); new texts go into the table `name`."""
+        array = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        with self._lock:
+            known, fresh = self._name_ids, []
+            for text in encoded.dictionary.to_pylist():
+                if text not in known:
+                    known[text] = len(known)
+                    fresh.append(text)
+            if fresh:
+                first = len(known) - len(fresh)
+                self._insert("name", pa.table({"name_id": pa.array(range(first, first + len(fresh)), pa.int64()), "text": pa.array(fresh, pa.string())}))
+            ids = pa.array([known[t] for t in encoded.dictionary.to_pylist()], pa.int64())
+        return ids.take(encoded.indices)
+
+    def add(self, name: str, data: pa.Table | pa.RecordBatchReader) -> None:
         """Append rows; columns that `data` lacks are null. Unknown columns are refused by KeyError."""
-        table = TABLES[name]
-        names = ", ".join(f'"{table.column(c).name}"' for c in data.column_names)
-        self.connection.register("_incoming", data)
-        self.connection.execute(f'INSERT INTO "{name}" ({names}) SELECT {names} FROM _incoming')
-        self.connection.unregister("_incoming")
+        self._insert(name, data)
         self.captured.add(name)
+
+    def _insert(self, name: str, data: pa.Table | pa.RecordBatchReader) -> None:
+        names = ", ".join(f'"{TABLES[name].column(c).name}"' for c in data.schema.names)
+        cursor = self.connection.cursor()
+        cursor.register("_incoming", data)
+        cursor.execute(f'INSERT INTO "{name}" ({names}) SELECT {names} FROM _incoming')
+        cursor.close()
 
     def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append dictionaries; for small tables and for tests."""
@@ -56,28 +83,78 @@ class Store:
         unknown = {k for r in rows for k in r} - {c.name for c in table.columns}
         if unknown:
             raise RuleError(f"table {name} has no column {', '.join(sorted(unknown))}")
+        if not present:
+            self.captured.add(name)
+            return
         schema = pa.schema([(c.name, _ARROW[c.type]) for c in present])
         self.add(name, pa.Table.from_pylist([{c.name: r.get(c.name) for c in present} for r in rows], schema=schema))
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run one SELECT and return its rows; `$name` in the SQL takes `params[name]`."""
-        cursor = self.connection.execute(sql, dict(params) if params else None)
-        names = [d[0] for d in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        """Run one SELECT and return its rows; `$name` in the SQL takes `params[name]`.
+
+        Raises RuleError if the text is not a single SELECT, or if it tries to write.
+        """
+        _require_select(sql)
+        self.connection.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            cursor = self.connection.execute(sql, dict(params) if params else None)
+            names = [d[0] for d in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        except duckdb.TransactionException as error:
+            raise RuleError(f"a rule's SQL may only read: {_first_line(error)}") from None
+        except duckdb.OutOfMemoryException as error:
+            raise InputError(f"not enough memory: {_first_line(error)}; raise --memory-limit") from None
+        finally:
+            self.connection.rollback()
 
     def count(self, name: str) -> int:
         """Rows of a canonical or derived table."""
         row = self.connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()
         return int(row[0]) if row else 0
 
+    def table(self, name: str) -> pa.Table:
+        """All rows of a canonical table as Arrow."""
+        return self.connection.sql(f'SELECT * FROM "{TABLES[name].name}"').to_arrow_table()
+
     def write_parquet(self, folder: Path) -> None:
         """Write every captured table as `folder/NAME.parquet`."""
         folder.mkdir(parents=True, exist_ok=True)
         for name in sorted(self.captured & set(TABLES)):
-            pq.write_table(self.connection.execute(f'SELECT * FROM "{name}"').to_arrow_table(), folder / f"{name}.parquet", compression="zstd")
+            pq.write_table(self.table(name), folder / f"{name}.parquet", compression="zstd")
 
     def close(self) -> None:
         self.connection.close()
+        self._cleanup()
+
+
+def _connect(memory_limit: str | None, threads: int | None, spill: Path, path: Path | None) -> duckdb.DuckDBPyConnection:
+    config: dict[str, Any] = {
+        "autoinstall_known_extensions": False, "autoload_known_extensions": False, "enable_external_access": False,
+        "python_enable_replacements": False, "preserve_insertion_order": False, "temp_directory": str(spill), "lock_configuration": True,
+    }
+    if memory_limit:
+        config["memory_limit"] = memory_limit
+    if threads:
+        config["threads"] = threads
+    try:
+        return duckdb.connect(str(path or ":memory:"), read_only=path is not None, config=config)
+    except (duckdb.ParserException, duckdb.InvalidInputException) as error:
+        if memory_limit is None or path is not None:
+            raise
+        raise UsageError(f"--memory-limit {memory_limit}: {_first_line(error)}") from None
+
+
+def _require_select(sql: str) -> None:
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise RuleError(f"a rule's SQL does not parse: {_first_line(error)}") from None
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise RuleError("a rule's SQL must be one SELECT")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def _create(table: Table) -> str:
@@ -85,5 +162,4 @@ def _create(table: Table) -> str:
 
 
 def _column(column: Column) -> str:
-    sql = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}[column.type]
-    return f'"{column.name}" {sql}'
+    return f'"{column.name}" {_SQL[column.type]}'

@@ -1,0 +1,38 @@
+"""`gpudoctor analyze`: read captures, run folders, snapshots and logs, and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpudoctor.cli.options import Common, common_options, emit
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@common_options
+@click.option("--memory-limit", metavar="SIZE", help="Most memory for tables, e.g. 4GB; what does not fit spills to disk.")
+@click.option("--no-cache", is_flag=True, help="Neither use nor write the cache beside the captures.")
+@click.option("--dask", metavar="ADDRESS", help="Read many files on this Dask cluster.")
+@click.option("--source", "sources", multiple=True, type=click.Path(path_type=Path), help="Also check these sources, and join what they say to what was measured.")
+@click.pass_context
+def command(ctx: click.Context, paths: tuple[Path, ...], common: Common, memory_limit: str | None, no_cache: bool, dask: str | None, sources: tuple[Path, ...]) -> None:
+    """Find what is wrong or slow in captures, run folders, memory snapshots, flight-recorder dumps and NCCL logs."""
+    from gpudoctor.model import Subject
+    from gpudoctor.report.build import build_report
+    from gpudoctor.rulebook.load import load_rules
+    from gpudoctor.source import load_project
+    from gpudoctor.timeline.ingest import IngestOptions, ingest
+
+    config = common.config(paths[0])
+    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
+    read = ingest(paths, IngestOptions(memory_limit=memory_limit, cache=not no_cache, dask=dask))
+    project = load_project(sources) if sources else None
+    report = build_report(Subject(read.subject_kind, [str(p) for p in paths]), book, config, store=read.store, kinds=read.kinds, project=project)
+    if read.notes:
+        report.summary["notes"] = read.notes
+    code = emit(report, common, config)
+    for problem in read.problems:
+        click.echo(f"gpudoctor: {problem}", err=True)
+    ctx.exit(2 if read.problems else code)

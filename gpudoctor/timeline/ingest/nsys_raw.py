@@ -1,0 +1,59 @@
+"""The raw tables of an nsys export: which columns gpudoctor reads, and what every reader of them must offer."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+_ACTIVITY = "start end deviceId contextId streamId correlationId globalPid"
+
+WANTED: dict[str, str] = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": f"{_ACTIVITY} demangledName shortName graphNodeId graphId",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": f"{_ACTIVITY} bytes copyKind srcKind dstKind srcDeviceId dstDeviceId graphNodeId graphId",
+    "CUPTI_ACTIVITY_KIND_MEMSET": f"{_ACTIVITY} bytes memKind graphNodeId graphId",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": f"{_ACTIVITY} graphId",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end globalTid correlationId nameId returnValue callchainId",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "start end contextId streamId correlationId globalPid eventId eventSyncId",
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "contextId streamId correlationId globalPid eventId eventSyncId",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId address bytes memKind memoryOperationType correlationId",
+    "NVTX_EVENTS": "start end eventType text:text textId globalTid",
+    "PROFILER_OVERHEAD": "start end globalTid",
+    "TARGET_INFO_CUDA_STREAM": "streamId processId contextId priority flag",
+    "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId processId deviceId contextId",
+    "TARGET_INFO_GPU": "name:text cuDevice busLocation:text totalMemory smCount uuid:text computeMajor computeMinor",
+    "TARGET_INFO_SESSION_START_TIME": "utcEpochNs",
+    "ANALYSIS_DETAILS": "startTime stopTime",
+    "DIAGNOSTIC_EVENT": "severity text:text",
+    "StringIds": "id value:text",
+}
+LONGEST_TEXT = 4096
+
+
+class RawTables(Protocol):
+    """An nsys export as raw tables, wherever they lie."""
+
+    def filled(self, table: str) -> bool:
+        """True if the export has the table and a row in it."""
+
+    def processes(self, table: str, column: str) -> set[int]:
+        """The distinct values of `column >> 24`: process ids with host and machine."""
+
+    def columns(self, table: str) -> set[str]:
+        """The table's columns; empty if there is no such table."""
+
+    def reader(self, table: str) -> pa.RecordBatchReader:
+        """The wanted columns as batches: int64 or string, columns that the export lacks are null."""
+
+    def metadata(self) -> dict[str, str]:
+        """The few facts about capture and export that are safe to keep."""
+
+
+def wanted(table: str) -> list[tuple[str, bool]]:
+    """The wanted columns of `table`, each with whether it is text."""
+    return [(name, kind == "text") for name, _, kind in (c.partition(":") for c in WANTED[table].split())]
+
+
+def schema(table: str) -> pa.Schema:
+    """The Arrow schema of what `reader` returns."""
+    return pa.schema([(name, pa.string() if text else pa.int64()) for name, text in wanted(table)])

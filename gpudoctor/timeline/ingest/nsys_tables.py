@@ -1,0 +1,208 @@
+"""From the raw tables of an nsys export to canonical ones; the same for SQLite and Parquet exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpudoctor.timeline.ingest import nsys_sql as sql
+from gpudoctor.timeline.ingest.capture import describe, drop_impossible
+from gpudoctor.timeline.ingest.names import (
+    OPERATOR_SUFFIX,
+    is_comm,
+    plain_api,
+    plain_operator,
+    records_event,
+    sync_kind,
+)
+from gpudoctor.timeline.ingest.nesting import nested
+from gpudoctor.timeline.ingest.nsys_raw import WANTED, RawTables, schema
+from gpudoctor.timeline.ingest.strings import StringColumn
+from gpudoctor.timeline.store import Store
+
+_KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _SYNC, _EVENT = (
+    f"CUPTI_ACTIVITY_KIND_{k}" for k in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT")
+)
+_NVTX, _MEMORY = "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS"
+_PUSH_POP, _START_END = 59, 60
+Batches = Iterator[pa.RecordBatch]
+
+
+def read_tables(source: RawTables, path: Path, rank: int | None, store: Store) -> None:
+    """Fill the GPU timeline's tables from `source`; processes without GPU work are left out if any has some."""
+    reading = _Reading(source, store)
+    reading.stage()
+    reading.number_processes(rank)
+    with ThreadPoolExecutor(4) as pool:
+        for job in [pool.submit(j) for j in (reading.ranges, reading.api, reading.kernels, reading.copies)]:
+            job.result()
+    reading.synchronisation()
+    reading.small_tables()
+    reading.what_was_captured()
+    describe(store, path, "nsys", reading.facts(), drop_impossible(store))
+    reading.run("DROP SCHEMA stage CASCADE")
+
+
+class _Reading:
+    """One export being read; staging tables live in the schema `stage`."""
+
+    def __init__(self, source: RawTables, store: Store) -> None:
+        self.source, self.store = source, store
+        self.present = {t for t in WANTED if source.filled(t)}
+        self.kernel_names = StringColumn(store, self._texts)
+        self.api_names = StringColumn(store, self._texts, plain_api)
+        self.range_names = StringColumn(store, self._texts, plain_operator)
+
+    def run(self, statement: str, raw: pa.Table | pa.RecordBatchReader | None = None, **tables: pa.Table) -> None:
+        """Run one statement in a cursor of its own, with `raw` and `tables` as tables of those names."""
+        cursor = self.store.connection.cursor()
+        for name, data in {"raw": raw, **tables}.items():
+            if data is not None:
+                cursor.register(name, data)
+        cursor.execute(statement)
+        cursor.close()
+
+    def reader(self, table: str) -> pa.RecordBatchReader:
+        if table in self.present:
+            return self.source.reader(table)
+        return pa.RecordBatchReader.from_batches(schema(table), [])
+
+    def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+        """Send the rows of `table`, changed batch by batch, through `statement`; nothing if it is absent."""
+        if table not in self.present:
+            return
+        batches = map(change, self.reader(table))
+        first = next(batches, None)
+        if first is not None:
+            self.run(statement, pa.RecordBatchReader.from_batches(first.schema, _chain(first, batches)))
+
+    def stage(self) -> None:
+        self.run("CREATE SCHEMA IF NOT EXISTS stage")
+        self.run("CREATE OR REPLACE TABLE stage.string AS SELECT id, any_value(value) AS value FROM raw GROUP BY id", self.reader("StringIds"))
+        self.run("CREATE OR REPLACE TABLE stage.stream AS SELECT * FROM raw", self.reader("TARGET_INFO_CUDA_STREAM"))
+        self.run("CREATE OR REPLACE TABLE stage.context AS SELECT * FROM raw", self.reader("TARGET_INFO_CUDA_CONTEXT_INFO"))
+
+    def _texts(self, ids: pa.Array) -> dict[int, str]:
+        cursor = self.store.connection.cursor()
+        cursor.register("ids", pa.table({"id": ids}))
+        found = cursor.execute("SELECT id, value FROM stage.string JOIN ids USING (id)").fetchall()
+        cursor.close()
+        return dict(found)
+
+    def number_processes(self, rank: int | None) -> None:
+        choices = (((_KERNEL,), "globalPid"), ((_MEMCPY, _MEMSET), "globalPid"), ((_RUNTIME,), "globalTid"), ((_NVTX,), "globalTid"))
+        found: list[int] = []
+        for tables, column in choices:
+            found = sorted({p for t in tables if t in self.present for p in self.source.processes(t, column)})
+            if found:
+                break
+        said = self.source.metadata().get("rank")
+        first = rank if rank is not None else int(said) if said is not None and len(found) == 1 else 0
+        rows = {"gpid": pa.array(found, pa.int64()), "rank": pa.array(range(first, first + len(found)), pa.int64())}
+        self.run("CREATE OR REPLACE TABLE stage.process AS SELECT gpid, rank FROM raw", pa.table(rows))
+
+    def kernels(self) -> None:
+        comm: dict[int, bool] = {}
+
+        def named(batch: pa.RecordBatch) -> pa.RecordBatch:
+            ids = self.kernel_names.map(pc.coalesce(batch["demangledName"], batch["shortName"]))
+            comm.update((i, is_comm(t)) for i, t in self.kernel_names.texts.items() if i not in comm)
+            chosen = pa.array([i for i, yes in comm.items() if yes], pa.int64())
+            return batch.append_column("name_id", ids).append_column("comm", pc.is_in(ids, value_set=chosen))
+
+        self.stream(sql.KERNEL, _KERNEL, named)
+
+    def copies(self) -> None:
+        for table, statement, text in ((_MEMCPY, sql.MEMCPY, "Memcpy"), (_MEMSET, sql.MEMSET, "Memset")):
+            name = self.store.intern(pa.array([text]))[0]
+            self.stream(statement, table, lambda batch, name=name: batch.append_column("name_id", pa.repeat(name, batch.num_rows)))  # type: ignore[misc]
+        if _MEMORY in self.present:
+            self.run(sql.MEMORY, self.reader(_MEMORY))
+
+    def api(self) -> None:
+        self.stream(sql.API, _RUNTIME, lambda batch: batch.append_column("name_id", self.api_names.map(batch["nameId"])))
+
+    def ranges(self) -> None:
+        """Ranges of torch's emit_nvtx (`aten::add, op_id = 7`) are operators, all others are ranges."""
+        self.run("CREATE OR REPLACE TABLE stage.range (rank BIGINT, tid BIGINT, start BIGINT, \"end\" BIGINT, name_id BIGINT, operator BOOLEAN)")
+        self.stream(sql.RANGE, _NVTX, self._named_range)
+        for table, choice in (("nvtx", "NOT operator"), ("cpu_op", "operator")):
+            self.run(nested(table, f"SELECT rank, tid, start, \"end\", name_id FROM stage.range WHERE {choice}"))
+        self.run("DROP TABLE stage.range")
+
+    def _named_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = batch.filter(pc.is_in(batch["eventType"], value_set=pa.array([_PUSH_POP, _START_END], pa.int64())))
+        inline, listed = kept["text"], self.range_names.map(kept["textId"])
+        plain = pc.replace_substring_regex(inline, OPERATOR_SUFFIX, "")
+        has_text = pc.not_equal(inline, "")
+        names = pc.if_else(has_text, self.store.intern(plain), listed)
+        chosen = pa.array(self.range_names.changed, pa.int64())
+        operator = pc.or_(pc.not_equal(plain, inline), pc.and_(pc.invert(has_text), pc.is_in(listed, value_set=chosen)))
+        out = kept.select(["start", "end", "globalTid"])
+        return out.append_column("name_id", names).append_column("operator", operator)
+
+    def synchronisation(self) -> None:
+        """Calls that synchronise are told by name; a report without rows of its own for them gets them from the calls."""
+        kinds = [(i, k) for i, t in self.api_names.texts.items() if (k := sync_kind(t))]
+        records = [i for i, t in self.api_names.texts.items() if records_event(t)]
+        sync_name = pa.table({"name_id": pa.array([i for i, _ in kinds], pa.int64()), "kind": pa.array([k for _, k in kinds], pa.string())})
+        self.run(sql.SYNC_CALLS, sync_name=sync_name)
+        self.run(sql.RECORD_CALLS, record_name=pa.table({"name_id": pa.array(records, pa.int64())}))
+        if _SYNC in self.present:
+            self.run(sql.SYNC, self.reader(_SYNC))
+        else:
+            self.run(sql.SYNC_FROM_CALLS)
+        self.run(sql.EVENT, self.reader(_EVENT))
+
+    def small_tables(self) -> None:
+        self.run(sql.STREAM)
+        self.run(sql.MISSING_STREAMS)
+        self.run(sql.STREAM_DEVICES)
+        self.run(sql.GPU, self.reader("TARGET_INFO_GPU"))
+        self.run(sql.RANK_INFO)
+
+    def what_was_captured(self) -> None:
+        """nsys leaves empty tables out, so what it could have seen is told by what else is there."""
+        captured, count = self.store.captured, self.store.count
+        captured |= {"name", "rank_info"}
+        if {_KERNEL, _MEMCPY} & self.present and count("gpu_op"):
+            captured |= {"gpu_op", "stream"}
+        if _RUNTIME in self.present:
+            captured |= {"api", "sync"}
+            if self.records_known():
+                captured.add("event_record")
+        captured |= {t for t in ("nvtx", "cpu_op", "gpu_mem", "gpu") if count(t)}
+
+    def records_known(self) -> bool:
+        """False if events were recorded by calls, but the report does not say into which stream."""
+        return _EVENT in self.present or not self.value("SELECT count(*) FROM stage.record_call")
+
+    def value(self, query: str) -> Any:
+        row = self.store.connection.execute(query).fetchone()
+        return row[0] if row else None
+
+    def facts(self) -> dict[str, Any]:
+        """What the table `capture` says about this report."""
+        said = self.source.metadata()
+        return {
+            "tool": f"nsys {said.get('EXPORT_PRODUCT_VERSION', '?')}", "version": said.get("EXPORT_SCHEMA_VERSION"),
+            "graph_trace": said.get("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE"), "env_vars": int(said.get("env_vars", 0)),
+            "epoch_ns": self.first("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"), "truncated": False,
+        }
+
+    def first(self, table: str, column: str) -> int | None:
+        for batch in self.reader(table):
+            if batch.num_rows:
+                value: int | None = batch[column][0].as_py()
+                return value
+        return None
+
+
+def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Batches:
+    yield first
+    yield from rest
