@@ -68,6 +68,15 @@ TABLES = (
          *ints("size: number of members; enqueued: seq of the last collective issued; completed: seq of the last one known complete")),
     ),
     Table(
+        "race",
+        "Pairs of accesses to the same bytes that nothing orders, found by the sanitizer; the first was issued first.",
+        (RANK, STEP, choice("kind", "slug of the rule", "stream-missing-wait", "stream-wrong-order", "missing-record-stream", "d2h-nonblocking-no-sync", "pinned-buffer-reused"),
+         *ints("device: CUDA ordinal; first_stream: raw stream, below 0 the default one, null for the host; second_stream: likewise; bytes: bytes that both touch [B]; count: how often"),
+         *texts("first_op: operator; second_op: operator; first_access: reads or writes; second_access: reads or writes; first_stack: frames, innermost first; second_stack: frames, innermost first"),
+         *texts("path: user's source path to mend; other: the other access's path:line"), Column("line", "int", "user's line"),
+         *flags("sure: false where strides or streams leave a doubt")),
+    ),
+    Table(
         "loader",
         "DataLoaders and how they are sharded.",
         (RANK, *ints("loader_id: order of first use; epoch: times iterated before; batches: batches served; samples: indices served; length: len(dataset), -1 if unknown; batch_size: per rank; num_workers: worker processes"),

@@ -1,0 +1,1 @@
+"""The stream-race detector of `--sanitize`: who touched which bytes on which stream, and what ordered them."""

@@ -1,0 +1,68 @@
+"""The parts put together: a detector, the mode that feeds it and the hooks on CUDA; switched on and off by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from gpudoctor.probes.sanitize.detector import Detector
+from gpudoctor.probes.sanitize.hooks import Hooks
+from gpudoctor.probes.sanitize.mode import SanitizeMode
+from gpudoctor.probes.sanitize.races import Races
+
+
+class Sanitizer:
+    """One in a process; needs CUDA. `muted()` is true while the doctor itself computes."""
+
+    def __init__(self, muted: Callable[[], bool] = lambda: False) -> None:
+        self.detector = Detector()
+        fresh: list[int] = []
+        hooks = Hooks(self.detector, fresh)
+        self._off = False
+        self.mode = SanitizeMode(self.detector, hooks.stream_of, fresh, lambda: self._off or muted())
+        self.mode.on_capture = lambda stream: stream > 0 and torch.cuda.is_current_stream_capturing()
+        hooks.mode = self.mode
+        self._fresh = fresh
+        _skip_in_dynamo(SanitizeMode)
+
+    @property
+    def races(self) -> Races:
+        return self.detector.races
+
+    @property
+    def active(self) -> bool:
+        return self._entered and not self._off
+
+    _entered = False
+
+    def switch_on(self) -> None:
+        """Watch from here on; what ran before is waited for, so that nothing unseen can matter."""
+        torch.cuda.synchronize()
+        self._fresh.clear()
+        self.detector.all_is_done()
+        self._off = False
+        if not self._entered:
+            self.mode.__enter__()
+            self._entered = True
+
+    def switch_off(self) -> None:
+        """Stop watching; where the user's own dispatch mode lies above ours, ours stays but looks away."""
+        self.mode.settle()
+        self._off = True
+        self._fresh.clear()
+        if self._entered and _get_current_dispatch_mode() is self.mode:
+            self.mode.__exit__(None, None, None)
+            self._entered = False
+
+
+def _skip_in_dynamo(mode: type[SanitizeMode]) -> None:
+    """Tell the compiler not to trace our own functions."""
+    try:
+        from torch._C._dynamo.eval_frame import skip_code
+    except ImportError:
+        return
+    for function in vars(mode).values():
+        if hasattr(function, "__code__"):
+            skip_code(function.__code__)

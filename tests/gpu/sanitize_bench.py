@@ -1,0 +1,114 @@
+"""What the sanitizer costs: bare step, gpudoctor's, torch's own; in turns, three processes on one GPU.
+
+    python tests/gpu/sanitize_bench.py [--rounds 6] [--steps 10]
+
+Each process trains the same model and takes its turn when told. Prints the median step of each and the ratios, for a
+GPT-2-small-sized model in bf16 and for a small one that is bound by launches. Needs one CUDA GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+SHAPES = {"gpt2-small": (12, 768, 12, 8, 1024), "tiny": (4, 256, 4, 8, 128)}
+MODES = ("bare", "gpudoctor", "torch")
+
+
+def worker(mode: str, shape: str, steps: int) -> None:
+    import torch
+    from torch import nn
+
+    layers, width, heads, batch, length = SHAPES[shape]
+    torch.manual_seed(0)
+    embed = nn.Embedding(8192, width)
+    block = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, activation="gelu", batch_first=True, norm_first=True)
+    model = nn.ModuleList([embed, nn.TransformerEncoder(block, layers, enable_nested_tensor=False), nn.Linear(width, 8192)]).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(8192, (batch, length + 1)).pin_memory()
+    side = torch.cuda.Stream()
+    sanitizer: Any = None
+    if mode == "gpudoctor":
+        from gpudoctor.probes.sanitize.sanitizer import Sanitizer
+
+        sanitizer = Sanitizer()
+        sanitizer.switch_on()
+    elif mode == "torch":
+        from torch.cuda import _sanitizer
+
+        _sanitizer.enable_cuda_sanitizer()
+
+    def step() -> None:
+        with torch.cuda.stream(side):
+            data = tokens.to("cuda", non_blocking=True)
+        torch.cuda.current_stream().wait_stream(side)
+        data.record_stream(torch.cuda.current_stream())
+        with torch.autocast("cuda", torch.bfloat16):
+            hidden = model[1](model[0](data[:, :-1]))
+            loss = nn.functional.cross_entropy(model[2](hidden).flatten(0, 1).float(), data[:, 1:].flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    for _ in range(5):
+        step()
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+        print((time.perf_counter() - start) / steps * 1e3, flush=True)
+    if sanitizer is not None:
+        sanitizer.switch_off()
+        print(len(sanitizer.races), sanitizer.detector.order, flush=True)
+
+
+def bench(shape: str, rounds: int, steps: int) -> None:
+    workers = {
+        mode: subprocess.Popen([sys.executable, __file__, "--worker", mode, "--shape", shape, "--steps", str(steps)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for mode in MODES
+    }
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for process in workers.values():
+        assert process.stdout is not None
+        process.stdout.readline()
+    for _ in range(rounds):
+        for mode, process in workers.items():
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            times[mode].append(float(process.stdout.readline()))
+    for mode, process in workers.items():
+        rest, _ = process.communicate()
+        if rest.strip():
+            print(f"{shape} {mode}: races, operations seen: {rest.strip()}")
+    bare = statistics.median(times["bare"])
+    for mode in MODES:
+        ratios = [t / b for t, b in zip(times[mode], times["bare"], strict=True)]
+        print(f"{shape:11} {mode:10} {statistics.median(times[mode]):8.2f} ms a step  × {statistics.median(times[mode]) / bare:.2f}  (rounds {min(ratios):.2f}–{max(ratios):.2f})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--worker")
+    parser.add_argument("--shape", choices=list(SHAPES))
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=10)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options.worker, options.shape, options.steps)
+        return
+    for shape in [options.shape] if options.shape else SHAPES:
+        bench(shape, options.rounds, options.steps)
+
+
+if __name__ == "__main__":
+    main()
