@@ -94,7 +94,8 @@ def _abstained(items: list[Abstention]) -> RenderableType:
         groups[item.reason, item.needs].append(item.name)
     lines: list[RenderableType] = [Text("could not be judged", style="bold")]
     for (reason, needs), names in groups.items():
-        lines.append(Padding(Text.assemble((", ".join(names), ""), (f": {plain(reason)}; would help: {plain(needs)}", "dim")), (0, 0, 0, 2)))
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        lines.append(Padding(Text.assemble(shown, (f": {plain(reason)}; would help: {plain(needs)}", "dim")), (0, 0, 0, 2), expand=False))
     return Group(*lines)
 
 
