@@ -1,0 +1,10 @@
+-- op: GPU work with its launching call and the step that launched it.
+CREATE OR REPLACE TABLE op AS
+WITH launched AS (
+    SELECT g.rank, g.device, g.context, g.stream, g.kind, g.name_id, g.start, g."end", g.corr, g.bytes, g.copy_kind, g.src_mem, g.dst_mem,
+        coalesce(g.graph_node, g.graph) AS graph, a.tid, a.start AS launch, a."end" AS launched
+    FROM gpu_op g LEFT JOIN launch_call a ON a.rank = g.rank AND a.corr = g.corr
+)
+SELECT l.*, s.step, coalesce(s.warmup, false) AS warmup
+FROM launched l ASOF LEFT JOIN step_span s ON l.rank = s.rank AND coalesce(l.launch, l.start) >= s.start
+WHERE true;
