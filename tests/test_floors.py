@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,12 @@ def test_help_imports_neither_torch_nor_duckdb() -> None:
     assert done.stderr.strip() == "[]"
     for name in ("run", "analyze", "lint", "compare", "gate", "init", "harness", "env", "plan", "rules", "report"):
         assert f"  {name} " in done.stdout
+
+
+def test_shell_completion_knows_commands_and_options() -> None:
+    def complete(words: str, at: int) -> str:
+        environment = {**os.environ, "_GPUDOCTOR_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        return subprocess.run([sys.executable, "-c", "from gpudoctor.cli import main; main([])"], env=environment, capture_output=True, text=True, check=False).stdout
+
+    assert complete("gpudoctor ana", 1) == "plain,analyze\n"
+    assert "plain,--fail-on" in complete("gpudoctor lint --fail", 2)
