@@ -26,12 +26,17 @@ def drop_impossible(store: Store) -> int:
     return dropped
 
 
-def describe(store: Store, path: Path, kind: str, facts: Mapping[str, Any], dropped: int = 0) -> None:
-    """Add the file's row to `capture`; counts and span come from the store, which holds just this file."""
-    spans = " UNION ALL ".join(f'SELECT min(start) AS s, max("end") AS e FROM "{t}"' for t in _TIMED)
+def describe(store: Store, path: Path, kind: str, rank: int, ranks: int, facts: Mapping[str, Any], dropped: int = 0) -> None:
+    """Add the file's row to `capture`; counts and span are those of its ranks, `rank` and the `ranks - 1` after it."""
+    mine = f"rank BETWEEN {int(rank)} AND {int(rank) + int(ranks) - 1}"
+    spans = " UNION ALL ".join(f'SELECT min(start) AS s, max("end") AS e FROM "{t}" WHERE {mine}' for t in _TIMED)
     row = store.connection.execute(f"SELECT min(s), max(e) FROM ({spans})").fetchone() or (None, None)
-    ranks = store.connection.execute("SELECT min(rank), count(DISTINCT rank) FROM rank_info").fetchone() or (None, 0)
-    counts = {column: store.count(table) for column, table in _COUNTED.items()}
     store.add_rows("capture", [{
-        "path": str(path), "kind": kind, "rank": ranks[0], "ranks": ranks[1], "dropped": dropped, "start": row[0], "end": row[1], **counts, **facts,
+        "path": str(path), "kind": kind, "rank": rank, "ranks": ranks, "dropped": dropped, "start": row[0], "end": row[1],
+        **{column: _count(store, table, mine) for column, table in _COUNTED.items()}, **facts,
     }])
+
+
+def _count(store: Store, table: str, where: str) -> int:
+    row = store.connection.execute(f'SELECT count(*) FROM "{table}" WHERE {where}').fetchone()
+    return int(row[0]) if row else 0

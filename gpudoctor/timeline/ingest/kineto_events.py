@@ -1,48 +1,53 @@
-"""Decode a Kineto trace into typed events, whole or as far as it goes."""
+"""A Kineto trace as batches of typed events, read as it streams in, so that its size does not matter."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest.unpack import read_bytes
+from gpudoctor.timeline.ingest.unpack import chunks
 
+_START = re.compile(rb'^\s*(\[)|"traceEvents"\s*:\s*(\[)')
 _FIRST_TIME = re.compile(rb'"ts":\s*"?(\d+)(\.\d)?')
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _DIGITS_WITHOUT_LOSS = 13
-Number = int | float | str | None
+_LONGEST_HEADER = 64 << 20
+_LONGEST_EVENT = 256 << 20
+_TRIES = 32
+_Decoder = msgspec.json.Decoder["list[Event]"]
 
 
 class Args(Struct, gc=False):
     """The arguments that gpudoctor reads, of any kind of event."""
 
     correlation: int | None = None
-    external: int | None = field(default=None, name="External id")
-    external_old: int | None = field(default=None, name="external id")
+    external: int | None = msgspec.field(default=None, name="External id")
+    external_old: int | None = msgspec.field(default=None, name="external id")
     stream: int | None = None
     device: int | None = None
     context: int | None = None
     bytes: int | None = None
-    sync_kind: str | None = field(default=None, name="cuda_sync_kind")
-    wait_stream: int | None = field(default=None, name="wait_on_stream")
-    wait_corr: int | None = field(default=None, name="wait_on_cuda_event_record_corr_id")
-    wait_event: int | None = field(default=None, name="wait_on_cuda_event_id")
-    graph_node: int | None = field(default=None, name="graph node id")
-    graph: int | None = field(default=None, name="graph id")
-    call_stack: str | None = field(default=None, name="Call stack")
-    python_id: int | None = field(default=None, name="Python id")
-    memory_bytes: int | None = field(default=None, name="Bytes")
-    address: int | None = field(default=None, name="Addr")
-    device_id: int | None = field(default=None, name="Device Id")
-    device_type: int | None = field(default=None, name="Device Type")
-    allocated: int | None = field(default=None, name="Total Allocated")
-    elements: int | None = field(default=None, name="In msg nelems")
+    sync_kind: str | None = msgspec.field(default=None, name="cuda_sync_kind")
+    wait_stream: int | None = msgspec.field(default=None, name="wait_on_stream")
+    wait_corr: int | None = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    wait_event: int | None = msgspec.field(default=None, name="wait_on_cuda_event_id")
+    graph_node: int | None = msgspec.field(default=None, name="graph node id")
+    graph: int | None = msgspec.field(default=None, name="graph id")
+    call_stack: str | None = msgspec.field(default=None, name="Call stack")
+    memory_bytes: int | None = msgspec.field(default=None, name="Bytes")
+    address: int | None = msgspec.field(default=None, name="Addr")
+    device_id: int | None = msgspec.field(default=None, name="Device Id")
+    device_type: int | None = msgspec.field(default=None, name="Device Type")
+    allocated: int | None = msgspec.field(default=None, name="Total Allocated")
+    elements: int | None = msgspec.field(default=None, name="In msg nelems")
     dtype: str | None = None
 
 
@@ -66,94 +71,136 @@ class ExactEvent(Event, gc=False):
 
 
 class Distributed(Struct):
+    """Which rank of how many wrote the trace."""
+
     rank: int | None = None
     world_size: int | None = None
     backend: str | None = None
 
 
-class Trace(Struct):
-    """What is read of a trace file."""
+class About(Struct):
+    """What a trace says of itself, before or behind its events."""
 
-    traceEvents: list[Event]
     distributedInfo: Distributed | None = None
     baseTimeNanoseconds: int | None = None
     deviceProperties: list[dict[str, Any]] | None = None
-    with_stack: int | bool | None = None
-    profile_memory: int | bool | None = None
-    cuda_runtime_version: int | None = None
-    hip_runtime_version: int | None = None
     schemaVersion: int | None = None
 
 
-class ExactTrace(Trace):
-    traceEvents: list[ExactEvent]  # type: ignore[assignment]
+@dataclass(slots=True)
+class TraceFile:
+    """One trace. After `batches` ran out, `about` is complete and `truncated` tells if the end was missing."""
 
+    path: Path
+    about: About = field(default_factory=About)
+    truncated: bool = False
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A trace; `truncated` if its end is missing and the events before it were saved."""
+    def batches(self) -> Iterator[list[Event]]:
+        """Yield the events in batches of a few MiB of JSON. InputError if the file is no trace or nothing of it can be read."""
+        stream = chunks(self.path)
+        buffer = self._skip_header(stream)
+        decoder: _Decoder = msgspec.json.Decoder(list[ExactEvent]) if _needs_exact(buffer) else msgspec.json.Decoder(list[Event])
+        seen = ended = False
+        while not ended:
+            events, buffer, ended = _split(buffer, decoder)
+            seen |= bool(events)
+            yield events
+            if ended:
+                break
+            if len(buffer) > _LONGEST_EVENT:
+                raise InputError(f"{self.path}: an event of more than {_LONGEST_EVENT >> 20} MiB; not a trace that gpudoctor reads")
+            piece = next(stream, b"")
+            if not piece and not events:
+                break
+            buffer += piece
+        if ended:
+            self._add_about(b"{" + (buffer + b"".join(stream)).lstrip().removeprefix(b","))
+        elif seen:
+            self.truncated = True
+        else:
+            raise InputError(f"{self.path}: not readable as a Kineto trace: no whole event in it")
 
-    trace: Trace
-    truncated: bool
+    def _skip_header(self, stream: Iterator[bytes]) -> bytes:
+        buffer = b""
+        for piece in stream:
+            buffer += piece
+            match = _START.search(buffer)
+            if match is not None:
+                begin = max(match.end(1), match.end(2))
+                if match[2]:
+                    self._add_about(buffer[: match.start()].rstrip().rstrip(b",") + b"}")
+                more = next(stream, b"")
+                return buffer[begin:] + more
+            if len(buffer) > _LONGEST_HEADER:
+                break
+        raise InputError(f"{self.path}: JSON, but no Kineto trace (no list traceEvents)")
 
-
-def decode(path: Path) -> Decoded:
-    """Read and decode one trace. InputError if it is no trace, or nothing of it can be read."""
-    raw, cut = read_bytes(path)
-    kind = ExactTrace if _needs_exact(raw) else Trace
-    for attempt in range(2):
+    def _add_about(self, text: bytes) -> None:
         try:
-            return Decoded(_decode(raw, kind), cut or attempt > 0)
-        except msgspec.ValidationError:
-            return Decoded(_coerce(raw, path), cut or attempt > 0)
-        except (msgspec.DecodeError, RecursionError) as error:
-            end = raw.rfind(b"},")
-            if attempt or end < 0 or b'"traceEvents"' not in raw[:end]:
-                raise InputError(f"{path}: not readable as a Kineto trace ({error})") from None
-            raw = raw[: end + 1] + b"]}"
-    raise AssertionError("unreachable")
+            raw = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        if isinstance(raw, dict):
+            for name in About.__struct_fields__:
+                if (value := _field(About, name, raw.get(name))) is not None:
+                    setattr(self.about, name, value)
 
 
-def _needs_exact(raw: bytes) -> bool:
-    match = _FIRST_TIME.search(raw, 0, 1 << 22)
+def _needs_exact(buffer: bytes) -> bool:
+    match = _FIRST_TIME.search(buffer)
     return match is not None and match[2] is not None and len(match[1]) > _DIGITS_WITHOUT_LOSS
 
 
-def _decode(raw: bytes, kind: type[Trace]) -> Trace:
-    if raw.lstrip()[:1] == b"[":
-        events = list[ExactEvent] if kind is ExactTrace else list[Event]
-        return Trace(msgspec.json.decode(raw, type=events, strict=False))
-    return msgspec.json.decode(raw, type=kind, strict=False)
+def _split(buffer: bytes, decoder: _Decoder) -> tuple[list[Event], bytes, bool]:
+    """Decode the whole events at the front of `buffer`: they, what is left, and whether the list ended.
+
+    The cut is the last `},` before which everything parses: braces inside strings or arguments do not.
+    """
+    buffer = buffer.lstrip(b", \t\r\n")
+    if buffer.startswith(b"]"):
+        return [], buffer[1:], True
+    cut = len(buffer)
+    for _ in range(_TRIES):
+        cut = buffer.rfind(b"},", 0, cut)
+        text = b"[" + (buffer[: cut + 1] + b"]" if cut >= 0 else buffer)
+        try:
+            return _decode(text, decoder), buffer[cut + 2 :] if cut >= 0 else b"", cut < 0
+        except msgspec.DecodeError as error:
+            if match := _TRAILING.search(str(error)):
+                end = int(match[1]) - 1
+                return _decode(text[:end], decoder), buffer[end - 1 :], True
+        except RecursionError:
+            pass
+        if cut < 0:
+            break
+    return [], buffer, False
 
 
-def _coerce(raw: bytes, path: Path) -> Trace:
-    """The slow way, for traces with fields of unexpected types: what does not fit becomes null."""
-    whole = msgspec.json.decode(raw)
-    events = whole.get("traceEvents") if isinstance(whole, dict) else whole
-    if not isinstance(events, list):
-        raise InputError(f"{path}: JSON, but no Kineto trace (no list traceEvents)")
-    trace = Trace([_event(e) for e in events if isinstance(e, dict)])
-    if isinstance(whole, dict):
-        for name in ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", "with_stack", "profile_memory"):
-            setattr(trace, name, _field(Trace, name, whole.get(name)))
-    return trace
+def _decode(text: bytes, decoder: _Decoder) -> list[Event]:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError:
+        raw = msgspec.json.decode(text)
+        return [_event(e) for e in raw if isinstance(e, dict)]
 
 
 def _event(raw: dict[str, Any]) -> Event:
+    """The slow way, for a batch with fields of unexpected types: what does not fit is left out."""
     args = raw.get("args")
-    values = {n: v for n in ("ph", "cat", "name", "tid", "ts", "dur") if (v := _field(Event, n, raw.get(n))) is not None}
-    event = Event(**values)
+    event = Event(**{n: v for n in ("ph", "cat", "name", "tid", "ts", "dur") if (v := _field(Event, n, raw.get(n))) is not None})
     if isinstance(args, dict):
-        names = {f.encode_name: f.name for f in msgspec.structs.fields(Args)}
-        event.args = Args(**{names[k]: _field(Args, names[k], v) for k, v in args.items() if k in names})
+        event.args = Args(**{_ARGS[k]: _field(Args, _ARGS[k], v) for k, v in args.items() if k in _ARGS})
     return event
+
+
+_ARGS = {f.encode_name: f.name for f in msgspec.structs.fields(Args)}
+_TYPES: dict[tuple[type[Struct], str], Any] = {(s, f.name): f.type for s in (Args, Event, About) for f in msgspec.structs.fields(s)}
 
 
 def _field(struct: type[Struct], name: str, value: Any) -> Any:
     if value is None:
         return None
-    kind = next(f.type for f in msgspec.structs.fields(struct) if f.name == name)
     try:
-        return msgspec.convert(value, kind, strict=False)
+        return msgspec.convert(value, _TYPES[struct, name], strict=False)
     except msgspec.ValidationError:
         return None

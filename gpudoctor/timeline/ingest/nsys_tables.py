@@ -37,14 +37,14 @@ def read_tables(source: RawTables, path: Path, rank: int | None, store: Store) -
     """Fill the GPU timeline's tables from `source`; processes without GPU work are left out if any has some."""
     reading = _Reading(source, store)
     reading.stage()
-    reading.number_processes(rank)
+    ranks = reading.number_processes(rank)
     with ThreadPoolExecutor(4) as pool:
         for job in [pool.submit(j) for j in (reading.ranges, reading.api, reading.kernels, reading.copies)]:
             job.result()
     reading.synchronisation()
     reading.small_tables()
     reading.what_was_captured()
-    describe(store, path, "nsys", reading.facts(), drop_impossible(store))
+    describe(store, path, "nsys", ranks.start, len(ranks), reading.facts(), drop_impossible(store))
     reading.run("DROP SCHEMA stage CASCADE")
 
 
@@ -94,7 +94,8 @@ class _Reading:
         cursor.close()
         return dict(found)
 
-    def number_processes(self, rank: int | None) -> None:
+    def number_processes(self, rank: int | None) -> range:
+        """Choose the processes that count as ranks, and number them by process id."""
         choices = (((_KERNEL,), "globalPid"), ((_MEMCPY, _MEMSET), "globalPid"), ((_RUNTIME,), "globalTid"), ((_NVTX,), "globalTid"))
         found: list[int] = []
         for tables, column in choices:
@@ -103,8 +104,9 @@ class _Reading:
                 break
         said = self.source.metadata().get("rank")
         first = rank if rank is not None else int(said) if said is not None and len(found) == 1 else 0
-        rows = {"gpid": pa.array(found, pa.int64()), "rank": pa.array(range(first, first + len(found)), pa.int64())}
-        self.run("CREATE OR REPLACE TABLE stage.process AS SELECT gpid, rank FROM raw", pa.table(rows))
+        ranks = range(first, first + len(found))
+        self.run("CREATE OR REPLACE TABLE stage.process AS SELECT gpid, rank FROM raw", pa.table({"gpid": pa.array(found, pa.int64()), "rank": pa.array(ranks, pa.int64())}))
+        return ranks
 
     def kernels(self) -> None:
         comm: dict[int, bool] = {}

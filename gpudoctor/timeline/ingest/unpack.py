@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from gpudoctor.errors import InputError
 
 GZIP = b"\x1f\x8b"
 HEAD = 1 << 16
-LARGEST_TEXT = 8 << 30
-CHUNK = 1 << 24
+LARGEST = 64 << 30
+CHUNK = 1 << 22
+ROOM_TO_LEAVE = 1 << 30
 
 
 def head_of(path: Path, size: int = HEAD) -> bytes:
@@ -34,42 +36,54 @@ def head_of(path: Path, size: int = HEAD) -> bytes:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Yield a plain file: `path` itself, or a temporary copy if it is gzip. InputError if the gzip is damaged."""
+    """Yield a plain file: `path` itself, or a temporary copy of what a gzip holds, as far as it goes."""
     with path.open("rb") as file:
         if file.read(2) != GZIP:
             yield path
             return
-    with tempfile.NamedTemporaryFile(prefix="gpudoctor-", suffix=path.stem[-40:]) as copy:
-        try:
-            with gzip.open(path) as packed:
-                shutil.copyfileobj(packed, copy, 1 << 20)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: truncated or damaged gzip file ({error})") from None
+    room = shutil.disk_usage(tempfile.gettempdir()).free
+    with tempfile.NamedTemporaryFile(prefix="gpudoctor-") as copy:
+        for piece in chunks(path):
+            room -= len(piece)
+            if room < ROOM_TO_LEAVE:
+                raise InputError(f"{path}: too large to unpack in {tempfile.gettempdir()}; unpack it yourself and give the plain file")
+            copy.write(piece)
         copy.flush()
         yield Path(copy.name)
 
 
-def read_bytes(path: Path) -> tuple[bytes, bool]:
-    """The whole file, unpacked if it is gzip, and whether a gzip's end is missing. InputError if it cannot be read."""
+def chunks(path: Path) -> Iterator[bytes]:
+    """The file piece by piece, unpacked if it is gzip; where a gzip is cut off or damaged, the pieces end.
+
+    The next piece is read and unpacked while the caller works on the last. InputError if the file cannot be opened.
+    """
     try:
-        raw = path.read_bytes()
+        file = path.open("rb")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    if not raw.startswith(GZIP):
-        return raw, False
-    parts: list[bytes] = []
-    total, cut = 0, False
-    while raw and not cut:
-        unzip = zlib.decompressobj(wbits=31)
+    with file, ThreadPoolExecutor(1) as reader:
+        pieces = _unzip(file) if file.read(2) == GZIP else iter(lambda: file.read(CHUNK), b"")
+        file.seek(0)
+        ahead = reader.submit(next, pieces, b"")
+        while piece := ahead.result():
+            ahead = reader.submit(next, pieces, b"")
+            yield piece
+
+
+def _unzip(file: BinaryIO) -> Iterator[bytes]:
+    unzip, total = zlib.decompressobj(wbits=31), 0
+    raw = file.read(CHUNK)
+    while raw:
         try:
-            while not unzip.eof and raw:
-                parts.append(unzip.decompress(raw, CHUNK))
-                total += len(parts[-1])
-                raw = unzip.unconsumed_tail
-                if total > LARGEST_TEXT:
-                    raise InputError(f"{path}: unpacks to more than {LARGEST_TEXT >> 30} GiB; record fewer steps")
-            cut = not unzip.eof
-            raw = unzip.unused_data if unzip.unused_data.startswith(GZIP) else b""
+            piece = unzip.decompress(raw, CHUNK)
         except zlib.error:
-            cut = True
-    return b"".join(parts), cut
+            return
+        total += len(piece)
+        if total > LARGEST:
+            raise InputError(f"{file.name}: unpacks to more than {LARGEST >> 30} GiB")
+        if piece:
+            yield piece
+        raw = unzip.unconsumed_tail
+        if unzip.eof:
+            raw, unzip = unzip.unused_data, zlib.decompressobj(wbits=31)
+        raw = raw or file.read(CHUNK)
