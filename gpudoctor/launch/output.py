@@ -14,6 +14,7 @@ from typing import BinaryIO
 from gpudoctor.rundir import RunDir
 
 _FIFO = re.compile(r"rank(\d+)\.(out|err)")
+_PREFIX = re.compile(rb"^\[rank\d+\]: ?")
 _ERROR = re.compile(rb"Traceback \(most recent call last\)|\b(?:[A-Z]\w*)?Error\b|\bFATAL\b|Fatal Python error")
 
 
@@ -120,7 +121,7 @@ class Output:
         lines = (source.pending + data).split(b"\n")
         source.pending = lines.pop()
         for line in lines:
-            begins = _ERROR.search(line) is not None
-            if begins or source.in_traceback:
-                self._show("err", b"[rank %d] %s\n" % (source.rank, line))
-            source.in_traceback = b"Traceback (" in line or (source.in_traceback and line.startswith(b" "))
+            text = _PREFIX.sub(b"", line)
+            if source.in_traceback or _ERROR.search(text):
+                self._show("err", b"[rank %d] %s\n" % (source.rank, text))
+            source.in_traceback = b"Traceback (" in text or (source.in_traceback and text.startswith(b" "))

@@ -6,6 +6,7 @@ import faulthandler
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.launch.environment import allowed
+from gpudoctor.launch.hooking import MARK
+from gpudoctor.launch.where import is_users
 from gpudoctor.probes import heartbeat
 from gpudoctor.probes.settings import ProbeSettings
 
-MARK = "GPUDOCTOR_RANK_PID"
 STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 
 
@@ -28,7 +30,7 @@ class Rank:
     def __init__(self, settings: ProbeSettings) -> None:
         rank = max(settings.rank, 0)
         self.settings = replace(settings, rank=rank, world_size=max(settings.world_size, 1), local_rank=settings.local_rank if settings.local_rank >= 0 else rank)
-        self.beats = Path(self.settings.beats or ".")
+        self.beats = Path(self.settings.beats) if settings.beats and Path(settings.beats).is_dir() else None
         self._files: list[Any] = []
         self._ended = False
         self._probing = False
@@ -37,13 +39,13 @@ class Rank:
         """Make this process a watched rank and install the probes; nothing in here raises into the script."""
         s = self.settings
         os.environ[MARK] = str(os.getpid())
-        if s.beats and self.beats.is_dir():
+        if self.beats is not None:
             if redirect:
                 with suppress(OSError):
                     _redirect(self.beats, s.rank)
             heartbeat.start(self.beats, s.rank, s.world_size, s.local_rank, s.attempt)
             with suppress(OSError, ValueError, RuntimeError):
-                self._answer_stack_requests()
+                self._answer_stack_requests(self.beats)
         with suppress(OSError):
             self._record_environment()
         try:
@@ -62,15 +64,14 @@ class Rank:
         code, line = exit_status(error)
         state = "done" if code == 0 else "failed"
         words = {"rank": self.settings.rank, "pid": os.getpid(), "attempt": self.settings.attempt, "t_end": time.time_ns(),
-                 "exit_code": code, "state": state, "last_line": line, "error": type(error).__name__ if error else "", **_origin(error)}
+                 "exit_code": code, "state": state, "last_line": line, "error": type(error).__name__ if error else "", "frames": _frames(error)}
         with suppress(OSError):
-            path = self.beats / f"rank{self.settings.rank}.end"
-            path.write_text(json.dumps(words), "utf-8")
+            self._write_down(words)
         if (h := heartbeat.heart()) is not None:
             h.end(state)
-        if code and not isinstance(error, KeyboardInterrupt):
+        if code and self.beats is not None and not isinstance(error, KeyboardInterrupt):
             with suppress(OSError, ValueError):
-                self._ask_peers_for_stacks()
+                _ask_peers_for_stacks(self.beats)
 
     def finish(self) -> None:
         """Let the probes write what they still hold."""
@@ -83,28 +84,24 @@ class Rank:
             except Exception as error:
                 print(f"gpudoctor: probes could not finish: {error!r}", file=sys.stderr)
 
-    def _answer_stack_requests(self) -> None:
-        file = open(self.beats / f"rank{self.settings.rank}.stacks", "a", encoding="utf-8")  # noqa: SIM115
+    def _write_down(self, words: dict[str, Any]) -> None:
+        """For the process that supervises the run; where there is none, as a row in the run folder."""
+        if self.beats is not None:
+            (self.beats / f"rank{self.settings.rank}.end").write_text(json.dumps(words), "utf-8")
+        else:
+            row = {**{k: v for k, v in words.items() if k != "frames"}, "world_size": self.settings.world_size, "host": socket.gethostname(), "source": "watch"}
+            path = self.settings.folder / "capture" / f"end.rank{self.settings.rank}.jsonl"
+            path.write_text(json.dumps(["rank_info", row]) + "\n", "utf-8")
+
+    def _answer_stack_requests(self, folder: Path) -> None:
+        file = open(folder / f"rank{self.settings.rank}.stacks", "a", encoding="utf-8")  # noqa: SIM115
         self._files.append(file)
         if not faulthandler.is_enabled():
-            fatal = open(self.beats / f"rank{self.settings.rank}.fatal", "a", encoding="utf-8")  # noqa: SIM115
+            fatal = open(folder / f"rank{self.settings.rank}.fatal", "a", encoding="utf-8")  # noqa: SIM115
             self._files.append(fatal)
             faulthandler.enable(fatal)
         if STACK_SIGNAL is not None:
             faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
-
-    def _ask_peers_for_stacks(self) -> None:
-        """Peers are about to be ended by the launcher; see first where they were."""
-        if STACK_SIGNAL is None:
-            return
-        asked = False
-        for path in self.beats.glob("rank*.beat"):
-            peer = heartbeat.read(path)
-            if peer is not None and peer.head.get("state") == "running" and peer.pid != os.getpid() and peer.alive():
-                os.kill(peer.pid, STACK_SIGNAL)
-                asked = True
-        if asked:
-            time.sleep(0.1)
 
     def _record_environment(self) -> None:
         rows = sorted(allowed(os.environ).items())
@@ -125,14 +122,22 @@ def exit_status(error: BaseException | None) -> tuple[int, str]:
     return code, "".join(traceback.format_exception_only(error)).strip()[:2000]
 
 
-def _origin(error: BaseException | None) -> dict[str, Any]:
-    """Where in the user's code the error arose: the innermost frame outside installed packages."""
-    found: dict[str, Any] = {}
-    for frame, line in traceback.walk_tb(error.__traceback__ if error else None):
-        path = frame.f_code.co_filename
-        if "site-packages" not in path and f"{os.sep}gpudoctor{os.sep}" not in path and not path.startswith("<") and not path.startswith(sys.base_prefix + os.sep + "lib"):
-            found = {"path": path, "line": line, "func": frame.f_code.co_name}
-    return found
+def _ask_peers_for_stacks(folder: Path) -> None:
+    """Peers are about to be ended by the launcher; see first where they were."""
+    peers = [b for b in map(heartbeat.read, folder.glob("rank*.beat")) if b is not None and b.pid != os.getpid()]
+    running = [b.pid for b in peers if b.head.get("state") == "running" and b.alive()]
+    if STACK_SIGNAL is not None and running:
+        for pid in running:
+            os.kill(pid, STACK_SIGNAL)
+        time.sleep(0.1)
+
+
+def _frames(error: BaseException | None) -> list[dict[str, Any]]:
+    """The traceback's frames, innermost first, without the doctor's own and the interpreter's around them."""
+    found = [{"file": f.f_code.co_filename, "line": line, "func": f.f_code.co_name} for f, line in traceback.walk_tb(error.__traceback__ if error else None)]
+    while found and not is_users(found[0]["file"]) and any(is_users(f["file"]) for f in found):
+        found.pop(0)
+    return [{"depth": depth, **frame} for depth, frame in enumerate(reversed(found[-100:]))]
 
 
 def _redirect(folder: Path, rank: int) -> None:

@@ -36,10 +36,12 @@ class Session:
 
     @property
     def exit_code(self) -> int:
-        """What the script's own end means for the shell: 0, its exit code, or 128 + signal; 0 for a run that the doctor ended."""
+        """What the script's own end means for the shell: 0, its exit code, or 128 + signal; 1 for a stalled run that the doctor ended."""
         if self.outcome.signal:
             return 128 + self.outcome.signal
-        if self.outcome.stalled_s is not None or self.outcome.code == 0:
+        if self.outcome.stalled_s is not None:
+            return 1
+        if self.outcome.code == 0:
             return 0
         first = ends.first_dead(self.ranks)
         if first is not None and first["exit_code"] > 0:
@@ -68,7 +70,7 @@ def run_session(run: RunDir, folder: Path, launch: Launch, *, hang_timeout: floa
     outcome = Supervisor(run, folder, launch, hang_timeout, show, tick).run()
     stopped = outcome.stalled_s is not None or bool(outcome.signal)
     ranks = ends.rank_rows(folder, launch.ends, outcome, stopped)
-    rows = _rows(run, folder, outcome, ranks)
+    rows = _rows(folder, outcome, ranks)
     session = Session(outcome, ranks, rows, _write(run.capture / "launch.jsonl", rows))
     with suppress(OSError):
         _name_nccl_logs(run, outcome.beats)
@@ -85,26 +87,18 @@ def _state(session: Session) -> str:
     return "failed" if session.outcome.code else "done"
 
 
-def _rows(run: RunDir, folder: Path, outcome: Outcome, ranks: list[dict[str, Any]]) -> Rows:
+def _rows(folder: Path, outcome: Outcome, ranks: list[dict[str, Any]]) -> Rows:
     rows: Rows = [("rank_info", row) for row in ranks]
     if not outcome.code and not outcome.signal and outcome.stalled_s is None:
         return rows
-    rows += [("stack_frame", frame) for frame in stacks.frames(folder)]
-    for rank, beat in sorted(outcome.beats.items()):
-        head = beat.head
-        quiet_s = max(0, time.time_ns() - int(head["t"])) / 1e9
-        rows.append(("fact", {"rank": rank, "step": head["step"], "kind": "last-beat", "name": head["op"], "detail": head["phase"],
-                              "value": quiet_s, "count": head["issued"]}))
-        rows += [("last_collective", {"rank": rank, **_collective(c)}) for c in beat.collectives]
+    died_in = {rank: ends.last_words(folder, beat).get("frames", []) for rank, beat in outcome.beats.items()}
+    rows += [("stack_frame", frame) for frame in stacks.frames(folder, died_in)]
+    rows += [("last_collective", {"rank": rank, **c}) for rank, beat in sorted(outcome.beats.items()) for c in beat.collectives]
     if outcome.stalled_s is not None:
         rows.append(("fact", {"kind": "stalled", "value": outcome.stalled_s}))
     if outcome.signal:
         rows.append(("fact", {"kind": "interrupted", "value": float(outcome.signal)}))
     return rows
-
-
-def _collective(record: dict[str, Any]) -> dict[str, Any]:
-    return {"seq": record["ticket"], **{k: v for k, v in record.items() if k != "ticket"}}
 
 
 def _write(path: Path, rows: Rows) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.launch.loops import loop_around
 from gpudoctor.launch.processes import send
 from gpudoctor.launch.rank import STACK_SIGNAL
+from gpudoctor.launch.where import is_users
 from gpudoctor.probes.heartbeat import Beat
 
 _THREAD = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)")
@@ -34,14 +36,19 @@ def request(beats: Iterable[Beat], folder: Path, wait_s: float = 2.0) -> None:
     time.sleep(0.1)
 
 
-def frames(folder: Path) -> list[dict[str, Any]]:
-    """Rows of table stack_frame: the last dump of each rank, thread 0 being the main thread."""
-    rows = []
-    for path in sorted(folder.glob("rank*.stacks")):
-        rank = int(path.stem.removeprefix("rank"))
+def frames(folder: Path, died_in: Mapping[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Rows of table stack_frame: each rank's last dump, thread 0 being the main thread; `died_in` are tracebacks, which win."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for path in folder.glob("rank*.stacks"):
         with suppress(OSError):
-            rows += [{"rank": rank, **row} for row in parse(path.read_text("utf-8", "replace"))]
-    return rows
+            found[int(path.stem.removeprefix("rank"))] = parse(path.read_text("utf-8", "replace"))
+    found |= {rank: [{"thread": 0, **frame} for frame in stack] for rank, stack in died_in.items() if stack}
+    return [{"rank": rank, **frame, **_placed(frame)} for rank, stack in sorted(found.items()) for frame in stack]
+
+
+def _placed(frame: Mapping[str, Any]) -> dict[str, Any]:
+    loop = loop_around(frame["file"], frame["line"]) if frame["thread"] == 0 else None
+    return {"user": is_users(frame["file"]), **({"loop_line": loop[0], "loop_end": loop[1]} if loop else {})}
 
 
 def parse(text: str) -> list[dict[str, Any]]:

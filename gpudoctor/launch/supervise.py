@@ -35,6 +35,7 @@ class Outcome:
     beats: dict[int, Beat] = field(default_factory=dict)
     gone_at: dict[int, int] = field(default_factory=dict)
     launcher_words: str = ""
+    tails: dict[int, str] = field(default_factory=dict)
 
 
 class Supervisor:
@@ -66,7 +67,8 @@ class Supervisor:
                 signal.signal(number, handler)
         self._output.close()
         self._outcome.beats = beats_in(self._folder)
-        self._outcome.launcher_words = self._output.tails.get(-1, b"").decode("utf-8", "replace")
+        self._outcome.tails = {rank: tail.decode("utf-8", "replace") for rank, tail in self._output.tails.items()}
+        self._outcome.launcher_words = self._outcome.tails.get(-1, "")
         return self._outcome
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:

@@ -23,6 +23,7 @@ class Heart:
         self._known: dict[str, Any] = {"rank": rank, "world_size": world_size, "local_rank": local_rank, "attempt": attempt, "pid": os.getpid(), "born": _born(os.getpid())}
         self._doing: dict[str, Any] = {"step": -1, "phase": "", "op": "", "issued": 0, "beats": 0, "state": "running"}
         self._slots: dict[int, dict[str, Any]] = {}
+        self._issued: dict[str, int] = {}
         self._fd = -1
         try:
             self._fd = os.open(folder / f"rank{rank}.beat", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,9 +48,10 @@ class Heart:
         self._doing["issued"] = ticket + 1
         self._doing["op"] = op
         self._slots[ticket] = {
-            "ticket": ticket, "op": op, "group": group, "numel": numel, "dtype": dtype, "path": path[-120:], "line": line,
+            "ticket": ticket, "seq": self._issued.get(group, 0), "op": op, "group": group, "numel": numel, "dtype": dtype, "path": path[-120:], "line": line,
             "func": func[-60:], "step": self._doing["step"] + 1, "start": time.time_ns(), "state": "started",
         }
+        self._issued[group] = self._issued.get(group, 0) + 1
         self._slot(ticket, self._slots[ticket])
         if len(self._slots) > SLOTS:
             del self._slots[next(iter(self._slots))]

@@ -29,7 +29,13 @@ def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps_by_rank: Mapping
         groups[_key(rule, evidence)].append(evidence)
     _join_source(groups)
     found = [_finding(rules[key[0]], key[3], items, steps_by_rank or {}) for key, items in groups.items()]
-    return sorted(found, key=rank_key)
+    return sorted(_causes_only(found, rules), key=rank_key)
+
+
+def _causes_only(found: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """Drop the effects whose cause was seen too; only what a rank showed counts as seen."""
+    seen = {f.name for f in found if f.ranks}
+    return [f for f in found if not seen.intersection(rules[f.rule].yields_to)]
 
 
 def rank_key(finding: Finding) -> tuple[Any, ...]:

@@ -98,7 +98,7 @@ def _rule(path: Path, raw: dict[str, Any]) -> Rule:
         bad=example["bad"].strip("\n"), good=example["good"].strip("\n"), language=example.get("language", "python"),
         params=tuple(Param(n, p["value"], p["unit"], p["doc"]) for n, p in raw.get("params", {}).items()),
         detectors=detectors, cases=tuple(_case(c, detectors) for c in raw["cases"]),
-        references=tuple(raw.get("references", ())), path=path,
+        references=tuple(raw.get("references", ())), path=path, yields_to=tuple(raw.get("yields_to", ())),
     )
 
 

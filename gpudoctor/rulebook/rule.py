@@ -56,7 +56,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A fault by its id and slug. Texts are Markdown; `message` is a template for `units.render`."""
+    """A fault by its id and slug. Texts are Markdown; `message` is a template for `units.render`.
+
+    `yields_to` are slugs of causes: where one of them was seen in the same run, this rule, which sees the effect, is silent.
+    """
 
     id: str
     slug: str
@@ -74,6 +77,7 @@ class Rule:
     cases: tuple[Case, ...]
     references: tuple[str, ...]
     path: Path
+    yields_to: tuple[str, ...] = ()
 
     def values(self, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
         """Parameters by name, with a user's overrides laid over them."""
