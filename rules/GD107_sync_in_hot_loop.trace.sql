@@ -1,0 +1,23 @@
+WITH steady AS (
+    SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+), wait AS (
+    SELECT w.*, CASE WHEN w.kind = 'copy' AND w.count = 0 THEN 'copy and stream_sync' ELSE n.text END AS call,
+        coalesce(w.path IS NOT NULL OR w.operator IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal'), false) AS named
+    FROM host_wait w LEFT JOIN name n ON n.name_id = w.name_id
+    WHERE w.step IS NOT NULL AND NOT w.by_library
+), site AS (
+    SELECT rank, path, line, any_value(func) AS func, CASE WHEN path IS NULL THEN CASE WHEN kind = 'copy' AND count = 0 THEN 'stream_sync' ELSE kind END ELSE '' END AS cause,
+        min(start) AS start_ns, max("end") AS end_ns, sum(count) AS count, coalesce(sum(ns) FILTER (NOT warmup), 0) AS cost_ns,
+        count(DISTINCT step) FILTER (NOT warmup) AS hit, bool_or(named) AS named, min(operator) AS operator,
+        string_agg(DISTINCT regexp_replace(call, '(_v\d+|_ptsz)+$', ''), ', ' ORDER BY regexp_replace(call, '(_v\d+|_ptsz)+$', '')) FILTER (call NOT LIKE 'copy and%') AS calls
+    FROM wait GROUP BY rank, path, line, cause
+)
+SELECT s.rank, s.start_ns, s.end_ns, s.count::BIGINT AS count, s.cost_ns::BIGINT AS cost_ns, s.path, s.line, s.cause AS group_key,
+    CASE WHEN s.count >= 4 * t.steps AND s.cost_ns >= $warn_share * t.ns THEN 'warning' ELSE 'perf' END AS severity,
+    s.calls, s.func, s.operator, t.steps, round(s.count / t.steps, 1) AS per_step, (s.cost_ns / t.steps)::BIGINT AS wait_per_step, s.cost_ns / t.ns AS share, NULL AS abstain
+FROM site s JOIN steady t USING (rank)
+WHERE s.hit >= $min_steps_share * t.steps AND s.count > 0 AND (s.named OR s.cause <> 'event_sync' OR s.cost_ns >= $min_event_share * t.ns)
+UNION ALL
+SELECT r.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'no training steps were found'
+FROM (SELECT DISTINCT rank FROM host_call WHERE kind IN ('stream_sync', 'device_sync', 'event_sync', 'query')) r WHERE r.rank NOT IN (SELECT rank FROM steady)
+ORDER BY 1, 5 DESC NULLS LAST, 6, 7, 8
