@@ -6,6 +6,19 @@ capture says which event was recorded into which stream; without it the order of
 
 from __future__ import annotations
 
-from gpudoctor.timeline.ingest.several import Ingested, IngestOptions, ingest
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpudoctor.timeline.ingest.options import Ingested, IngestOptions
 
 __all__ = ["IngestOptions", "Ingested", "ingest"]
+
+
+def ingest(paths: Iterable[Path], options: IngestOptions | None = None) -> Ingested:
+    """Read files and folders into one store, derived tables included.
+
+    InputError if nothing could be read; files of several that could not are told in `problems`.
+    """
+    from gpudoctor.timeline.ingest.several import read_all
+
+    return read_all(list(paths), options or IngestOptions())

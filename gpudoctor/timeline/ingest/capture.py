@@ -26,13 +26,13 @@ def drop_impossible(store: Store) -> int:
     return dropped
 
 
-def describe(store: Store, path: Path, kind: str, rank: int, ranks: int, facts: Mapping[str, Any], dropped: int = 0) -> None:
-    """Add the file's row to `capture`; counts and span are those of its ranks, `rank` and the `ranks - 1` after it."""
-    mine = f"rank BETWEEN {int(rank)} AND {int(rank) + int(ranks) - 1}"
+def describe(store: Store, path: Path, kind: str, ranks: range, facts: Mapping[str, Any], dropped: int = 0) -> None:
+    """Add the file's row to `capture`; counts and span are those of its ranks."""
+    mine = f"rank BETWEEN {ranks.start} AND {ranks.stop - 1}"
     spans = " UNION ALL ".join(f'SELECT min(start) AS s, max("end") AS e FROM "{t}" WHERE {mine}' for t in _TIMED)
     row = store.connection.execute(f"SELECT min(s), max(e) FROM ({spans})").fetchone() or (None, None)
     store.add_rows("capture", [{
-        "path": str(path), "kind": kind, "rank": rank, "ranks": ranks, "dropped": dropped, "start": row[0], "end": row[1],
+        "path": str(path), "kind": kind, "rank": ranks.start, "ranks": len(ranks), "dropped": dropped, "start": row[0], "end": row[1],
         **{column: _count(store, table, mine) for column, table in _COUNTED.items()}, **facts,
     }])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +29,53 @@ def matches(head: bytes, path: Path) -> bool:
     return head.lstrip()[:1] in (b"{", b"[") and _SIGNS.search(head) is not None
 
 
-def read(path: Path, rank: int | None, store: Store) -> None:
-    """Add one trace (plain or `.gz`) to the store, as `rank`, else as the rank it names, else as 0.
-
-    A trace whose end is missing is read as far as it goes. Raises InputError if it is no trace.
-    """
-    trace = extract(path)
-    fill(trace, rank if rank is not None else stated_rank(trace) or 0, store)
+@contextmanager
+def open_trace(path: Path) -> Iterator[KinetoTrace]:
+    """Read a trace, plain or `.gz`, as far as it goes. InputError if it is none."""
+    yield KinetoTrace(extract(path))
 
 
-def stated_rank(trace: Extract) -> int | None:
-    """The rank that the trace itself names."""
+class KinetoTrace:
+    """One extracted trace; satisfies `Trace`."""
+
+    def __init__(self, extracted: Extract) -> None:
+        self._extracted = extracted
+        self.path = extracted.path
+        self.notes: list[str] = []
+
+    @property
+    def stated_rank(self) -> int | None:
+        said = self._extracted.about.distributedInfo
+        return said.rank if said and said.rank is not None and 0 <= said.rank < 1 << 24 else None
+
+    @property
+    def epoch_ns(self) -> int | None:
+        """Traces without a base time count from 1970."""
+        base = self._extracted.about.baseTimeNanoseconds or 0
+        return base if 0 <= base < 1 << 62 else None
+
+    def fill(self, store: Store, rank: int, shift_ns: int = 0) -> range:
+        _fill(self._extracted, rank, store, shift_ns)
+        ranks = range(rank, rank + 1)
+        epoch = None if self.epoch_ns is None else self.epoch_ns - shift_ns
+        describe(store, self.path, "kineto", ranks, _facts(self._extracted) | {"epoch_ns": epoch}, drop_impossible(store))
+        return ranks
+
+
+def _facts(trace: Extract) -> dict[str, Any]:
+    about = trace.about
+    return {
+        "tool": "Kineto", "version": None if about.schemaVersion is None else str(about.schemaVersion),
+        "truncated": trace.truncated, "world_size": _world(trace), "graph_trace": "node",
+    }
+
+
+def _world(trace: Extract) -> int | None:
     said = trace.about.distributedInfo
-    return said.rank if said and said.rank is not None and 0 <= said.rank < 1 << 24 else None
+    return said.world_size if said and said.world_size is not None and 0 < said.world_size < 1 << 24 else None
 
 
-def fill(trace: Extract, rank: int, store: Store, shift_ns: int = 0) -> None:
+def _fill(trace: Extract, rank: int, store: Store, shift_ns: int) -> None:
     """Add an extracted trace to the store as `rank`; `shift_ns` is added to all its times."""
     trace.tables = {kind: _placed(table, rank, shift_ns, store if kind in _NAMED else None) for kind, table in trace.tables.items()}
     tables = trace.tables
@@ -61,7 +94,8 @@ def fill(trace: Extract, rank: int, store: Store, shift_ns: int = 0) -> None:
             store.captured.add(table)
     if "memory" in tables:
         store.add("gpu_mem", tables["memory"].append_column("source", _constant("allocator", tables["memory"])).append_column("kind", _constant("device", tables["memory"])))
-    _describe(trace, rank, shift_ns, store)
+    _add_gpus(trace, store)
+    _add_rank(trace, rank, shift_ns, store)
 
 
 def _placed(table: pa.Table, rank: int, shift_ns: int, store: Store | None) -> pa.Table:
@@ -84,17 +118,13 @@ def _insert(store: Store, statement: str, rows: pa.Table) -> None:
     cursor.close()
 
 
-def _describe(trace: Extract, rank: int, shift_ns: int, store: Store) -> None:
-    said, about = trace.about.distributedInfo, trace.about
-    world = said.world_size if said and said.world_size is not None and 0 < said.world_size < 1 << 24 else None
-    _add_gpus(trace, store)
+def _add_rank(trace: Extract, rank: int, shift_ns: int, store: Store) -> None:
+    said = trace.about.distributedInfo
     device = store.connection.execute("SELECT mode(device) FROM gpu_op WHERE rank = $rank", {"rank": rank}).fetchone() or (None,)
-    store.add_rows("rank_info", [{"rank": rank, "world_size": world, "backend": said.backend if said else None, "device": device[0], "clock_offset": shift_ns or None}])
+    store.add_rows("rank_info", [{
+        "rank": rank, "world_size": _world(trace), "backend": said.backend if said else None, "device": device[0], "clock_offset": shift_ns or None,
+    }])
     store.captured |= {"name", "rank_info"}
-    describe(store, trace.path, "kineto", rank, 1, {
-        "tool": "Kineto", "version": None if about.schemaVersion is None else str(about.schemaVersion), "truncated": trace.truncated,
-        "world_size": world, "epoch_ns": (about.baseTimeNanoseconds or 0) - shift_ns, "graph_trace": "node",
-    }, drop_impossible(store))
 
 
 def _add_gpus(trace: Extract, store: Store) -> None:

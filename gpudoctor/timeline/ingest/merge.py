@@ -1,23 +1,96 @@
-"""Several files → one store."""
+"""Several files → one store: ranks numbered, clocks aligned, duplicates joined."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import closing
 
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest.detect import Source
+from gpudoctor.tables import TABLES
+from gpudoctor.timeline.ingest.detect import Item
+from gpudoctor.timeline.ingest.options import IngestOptions
+from gpudoctor.timeline.ingest.pool import read_ahead
+from gpudoctor.timeline.ingest.trace import Trace
 from gpudoctor.timeline.store import Store
 
-if TYPE_CHECKING:
-    from gpudoctor.timeline.ingest.several import IngestOptions
 
+class Merge:
+    """Reads items into a store one after the other.
 
-def merge(found: list[tuple[Path, Source]], store: Store, options: IngestOptions, problems: list[str]) -> list[str]:
-    """Read each file into `store`; return notes for the reader."""
-    for path, source in found:
+    With `by_wall_clock` all times become ns since 1970, as probes record them; else those of the first trace stay
+    as they are and the others are shifted onto its clock.
+    """
+
+    def __init__(self, store: Store, options: IngestOptions, problems: list[str], by_wall_clock: bool) -> None:
+        self.store, self.options, self.problems = store, options, problems
+        self.notes: list[str] = []
+        self._zero: int | None = 0 if by_wall_clock else None
+        self._taken: set[int] = set()
+        self._shifts: list[int] = []
+
+    def read(self, items: list[Item]) -> None:
+        """Read them all; what cannot be read is told in `problems`."""
+        plain = [i for i in items if not i.source.is_trace]
+        traces = [i for i in items if i.source.is_trace]
+        for number, item in enumerate(plain):
+            self.options.progress(number, len(items))
+            self._read_plain(item, number)
+        with closing(read_ahead([i.path for i in traces if i.source.name == "kineto"], self.options)) as ahead:
+            for number, item in enumerate(traces):
+                self.options.progress(len(plain) + number, len(items))
+                try:
+                    with ahead.opened(item) as trace:
+                        self._place(trace, item)
+                except InputError as error:
+                    self.problems.append(str(error))
+        self.options.progress(len(items), len(items))
+
+    def _read_plain(self, item: Item, number: int) -> None:
+        rank_of = getattr(item.source.reader, "rank_of", None)
+        rank = item.rank if item.rank is not None else rank_of(item.path) if rank_of else None
         try:
-            source.reader().read(path, None, store)
+            item.source.reader.read(item.path, rank if rank is not None or item.source.name == "nccl_log" else number, self.store)
         except InputError as error:
-            problems.append(str(error))
-    return []
+            self.problems.append(str(error))
+
+    def _place(self, trace: Trace, item: Item) -> None:
+        shift = self._shift(trace)
+        stated = trace.stated_rank if trace.stated_rank is not None else item.rank
+        rank = stated if stated is not None and stated not in self._taken else self._free()
+        if stated is not None and rank != stated:
+            self.notes.append(f"{trace.path.name} says it is rank {stated}, which another capture is already; it is numbered {rank}")
+        ranks = trace.fill(self.store, rank, shift)
+        self._taken |= set(ranks)
+        self.notes += trace.notes
+        if (row := self.store.query("SELECT truncated FROM capture WHERE path = $path", {"path": str(trace.path)})) and row[0]["truncated"]:
+            self.problems.append(f"{trace.path}: truncated: its end is missing; what comes before it was read")
+
+    def _free(self) -> int:
+        return next(n for n in range(len(self._taken) + 1) if n not in self._taken)
+
+    def _shift(self, trace: Trace) -> int:
+        epoch = trace.epoch_ns
+        if epoch is None:
+            if self._taken:
+                self.notes.append(f"{trace.path.name} does not tell the wall clock: its times cannot be compared with other captures'")
+            return 0
+        if self._zero is None:
+            self._zero = epoch
+        self._shifts.append(epoch - self._zero)
+        return epoch - self._zero
+
+    def finish(self) -> None:
+        """Join what several sources say of one rank, and state how clocks were aligned."""
+        _one_row_a_rank(self.store)
+        if len(self._shifts) > 1:
+            how = "no shift" if len(set(self._shifts)) == 1 else f"shifts of up to {max(map(abs, self._shifts)) / 1e9:.3f} s"
+            self.notes.append(f"{len(self._shifts)} captures put on one clock by the wall clock of their hosts ({how}); across hosts that is as exact as their clocks agree")
+
+
+def _one_row_a_rank(store: Store) -> None:
+    names = [c.name for c in TABLES["rank_info"].columns if c.name != "rank"]
+    picked = ", ".join(f'first("{n}" ORDER BY t_end DESC NULLS LAST) FILTER ("{n}" IS NOT NULL) AS "{n}"' for n in names)
+    run = store.connection.execute
+    run(f"CREATE TEMP TABLE joined AS SELECT rank, {picked} FROM rank_info GROUP BY rank")
+    run("DELETE FROM rank_info")
+    run("INSERT INTO rank_info BY NAME SELECT * FROM joined")
+    run("DROP TABLE joined")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import pyarrow as pa
@@ -57,3 +58,28 @@ def wanted(table: str) -> list[tuple[str, bool]]:
 def schema(table: str) -> pa.Schema:
     """The Arrow schema of what `reader` returns."""
     return pa.schema([(name, pa.string() if text else pa.int64()) for name, text in wanted(table)])
+
+
+_SAFE = (
+    "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION", "PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE",
+    "PROCESS_0:COLLECT_GPU_MEMORY_USAGE", "PROCESS_0:COLLECT_CUDA_TRACE", "PROCESS_0:COLLECT_NVTX_TRACE",
+)
+_NUMBERS = {"RANK": "rank", "OMPI_COMM_WORLD_RANK": "rank", "PMI_RANK": "rank", "SLURM_PROCID": "rank", "WORLD_SIZE": "world_size"}
+
+
+def safe_metadata(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What may be kept of a report's metadata: a few settings, and of the environment how many variables there are.
+
+    The environment's rank and world size, which are numbers, are taken too; no other variable is.
+    """
+    out: dict[str, str] = {}
+    variables = 0
+    for name, value in pairs:
+        if name in _SAFE:
+            out[name] = value[:200]
+        elif name.endswith(":ENVIRONMENT_VARIABLE"):
+            variables += 1
+            key, _, number = value.partition("=")
+            if key in _NUMBERS and number.isdecimal() and len(number) < 7:
+                out.setdefault(_NUMBERS[key], number)
+    return out | {"env_vars": str(variables)}

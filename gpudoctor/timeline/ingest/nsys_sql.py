@@ -7,7 +7,7 @@
 _NONE32 = 4294967295
 _MEM = "CASE {} WHEN 0 THEN 'pageable' WHEN 1 THEN 'pinned' WHEN 2 THEN 'device' WHEN 3 THEN 'array' WHEN 4 THEN 'managed' WHEN 5 THEN 'device' WHEN 6 THEN 'managed' ELSE 'unknown' END"
 _OP = """INSERT INTO gpu_op (rank, device, context, stream, kind, name_id, start, "end", corr, bytes, copy_kind, src_mem, dst_mem, graph_node, graph)
-SELECT p.rank, deviceId, contextId, streamId, {kind}, name_id, start, "end", correlationId, {bytes}, {copy}, {src}, {dst}, graphNodeId, graphId
+SELECT p.rank, deviceId, contextId, streamId, {kind}, name_id, start + p.shift, "end" + p.shift, correlationId, {bytes}, {copy}, {src}, {dst}, graphNodeId, graphId
 FROM raw JOIN stage.process p ON p.gpid = globalPid >> 24"""
 _COPY = """CASE
     WHEN copyKind IN (1, 3, 11) OR (copyKind = 0 AND srcKind IN (0, 1) AND dstKind IN (2, 3)) THEN 'h2d'
@@ -21,10 +21,10 @@ MEMCPY = _OP.format(kind="'memcpy'", bytes="bytes", copy=_COPY, src=_MEM.format(
 MEMSET = _OP.format(kind="'memset'", bytes="bytes", copy="NULL", src="NULL", dst=_MEM.format("memKind"))
 
 API = """INSERT INTO api (rank, tid, name_id, start, "end", corr, status)
-SELECT p.rank, globalTid & 16777215, name_id, start, "end", correlationId, returnValue
+SELECT p.rank, globalTid & 16777215, name_id, start + p.shift, "end" + p.shift, correlationId, returnValue
 FROM raw JOIN stage.process p ON p.gpid = globalTid >> 24"""
 
-RANGE = """INSERT INTO stage.range SELECT p.rank, globalTid & 16777215, start, "end", name_id, operator
+RANGE = """INSERT INTO stage.range SELECT p.rank, globalTid & 16777215, start + p.shift, "end" + p.shift, name_id, operator
 FROM raw JOIN stage.process p ON p.gpid = globalTid >> 24 WHERE "end" >= start"""
 
 _KIND = """CASE
@@ -37,7 +37,7 @@ SYNC = f"""INSERT INTO sync (rank, kind, context, stream, event, event_sync, sta
 SELECT y.rank, {_KIND}, y.context, y.stream, y.event, y.event_sync, y.start, y."end", y.corr
 FROM (
     SELECT p.rank, contextId AS context, nullif(nullif(streamId, {_NONE32}), -1) AS stream, nullif(nullif(eventId, {_NONE32}), -1) AS event,
-        CASE WHEN eventSyncId > 0 AND eventSyncId < {_NONE32} THEN eventSyncId END AS event_sync, start, "end", correlationId AS corr
+        CASE WHEN eventSyncId > 0 AND eventSyncId < {_NONE32} THEN eventSyncId END AS event_sync, start + p.shift AS start, "end" + p.shift AS "end", correlationId AS corr
     FROM raw JOIN stage.process p ON p.gpid = globalPid >> 24
 ) y LEFT JOIN stage.sync_call k ON k.rank = y.rank AND k.corr = y.corr"""
 SYNC_CALLS = """CREATE OR REPLACE TABLE stage.sync_call AS
@@ -54,7 +54,7 @@ MEMORY = """INSERT INTO gpu_mem (rank, device, t, bytes, total, address, corr, s
 SELECT rank, deviceId, start, change, CAST(sum(change) OVER (PARTITION BY rank, deviceId, kind ORDER BY start, address, change ROWS UNBOUNDED PRECEDING) AS BIGINT),
     address, corr, 'driver', kind
 FROM (
-    SELECT p.rank, deviceId, start, CASE memoryOperationType WHEN 1 THEN -bytes ELSE bytes END AS change, address, nullif(correlationId, 0) AS corr,
+    SELECT p.rank, deviceId, start + p.shift AS start, CASE memoryOperationType WHEN 1 THEN -bytes ELSE bytes END AS change, address, nullif(correlationId, 0) AS corr,
         CASE memKind WHEN 0 THEN 'pageable' WHEN 1 THEN 'pinned' WHEN 2 THEN 'device' WHEN 3 THEN 'array' WHEN 4 THEN 'managed' WHEN 5 THEN 'static' WHEN 6 THEN 'managed static' ELSE 'unknown' END AS kind
     FROM raw JOIN stage.process p ON p.gpid = globalPid >> 24
     WHERE bytes BETWEEN 0 AND 1125899906842624
@@ -78,6 +78,6 @@ WHERE stream.device IS NULL AND stream.rank = d.rank AND stream.context = d.cont
 GPU = """INSERT INTO gpu (device, name, uuid, bus_id, arch, memory, sm_count)
 SELECT cuDevice, name, nullif(uuid, ''), nullif(busLocation, ''), computeMajor || '.' || computeMinor, totalMemory, smCount FROM raw
 WHERE cuDevice IN (SELECT device FROM gpu_op)"""
-RANK_INFO = """INSERT INTO rank_info (rank, pid, device, world_size)
-SELECT p.rank, p.gpid & 16777215, d.device, (SELECT count(*) FROM stage.process) FROM stage.process p
+RANK_INFO = """INSERT INTO rank_info (rank, pid, device, clock_offset)
+SELECT p.rank, p.gpid & 16777215, d.device, nullif(p.shift, 0) FROM stage.process p
 LEFT JOIN (SELECT rank, mode(device) AS device FROM gpu_op GROUP BY rank) d ON d.rank = p.rank"""

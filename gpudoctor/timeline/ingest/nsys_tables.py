@@ -30,29 +30,48 @@ _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _SYNC, _EVENT = (
 )
 _NVTX, _MEMORY = "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _PUSH_POP, _START_END = 59, 60
+_PID = (1 << 24) - 1
 Batches = Iterator[pa.RecordBatch]
 
 
-def read_tables(source: RawTables, path: Path, rank: int | None, store: Store) -> None:
-    """Fill the GPU timeline's tables from `source`; processes without GPU work are left out if any has some."""
-    reading = _Reading(source, store)
-    reading.stage()
-    ranks = reading.number_processes(rank)
-    with ThreadPoolExecutor(4) as pool:
-        for job in [pool.submit(j) for j in (reading.ranges, reading.api, reading.kernels, reading.copies)]:
-            job.result()
-    reading.synchronisation()
-    reading.small_tables()
-    reading.what_was_captured()
-    describe(store, path, "nsys", ranks.start, len(ranks), reading.facts(), drop_impossible(store))
-    reading.run("DROP SCHEMA stage CASCADE")
+class NsysTrace:
+    """One nsys export; satisfies `Trace`."""
+
+    def __init__(self, path: Path, source: RawTables) -> None:
+        self.path, self._source = path, source
+        self.notes: list[str] = []
+
+    @property
+    def stated_rank(self) -> int | None:
+        said = self._source.metadata().get("rank")
+        return None if said is None else int(said)
+
+    @property
+    def epoch_ns(self) -> int | None:
+        return _first(self._source, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+
+    def fill(self, store: Store, rank: int, shift_ns: int = 0) -> range:
+        """Fill the timeline's tables; processes without GPU work are left out if any has some."""
+        reading = _Reading(self._source, store, shift_ns)
+        reading.stage()
+        ranks = reading.number_processes(rank)
+        with ThreadPoolExecutor(4) as pool:
+            for job in [pool.submit(j) for j in (reading.ranges, reading.api, reading.kernels, reading.copies)]:
+                job.result()
+        reading.synchronisation()
+        reading.small_tables()
+        reading.what_was_captured()
+        facts = reading.facts() | {"epoch_ns": None if self.epoch_ns is None else self.epoch_ns - shift_ns}
+        describe(store, self.path, "nsys", ranks, facts, drop_impossible(store))
+        reading.run("DROP SCHEMA stage CASCADE")
+        return ranks
 
 
 class _Reading:
     """One export being read; staging tables live in the schema `stage`."""
 
-    def __init__(self, source: RawTables, store: Store) -> None:
-        self.source, self.store = source, store
+    def __init__(self, source: RawTables, store: Store, shift_ns: int) -> None:
+        self.source, self.store, self.shift_ns = source, store, shift_ns
         self.present = {t for t in WANTED if source.filled(t)}
         self.kernel_names = StringColumn(store, self._texts)
         self.api_names = StringColumn(store, self._texts, plain_api)
@@ -86,6 +105,7 @@ class _Reading:
         self.run("CREATE OR REPLACE TABLE stage.string AS SELECT id, any_value(value) AS value FROM raw GROUP BY id", self.reader("StringIds"))
         self.run("CREATE OR REPLACE TABLE stage.stream AS SELECT * FROM raw", self.reader("TARGET_INFO_CUDA_STREAM"))
         self.run("CREATE OR REPLACE TABLE stage.context AS SELECT * FROM raw", self.reader("TARGET_INFO_CUDA_CONTEXT_INFO"))
+        self.run("CREATE OR REPLACE TABLE stage.overhead AS SELECT * FROM raw WHERE \"end\" BETWEEN start AND start + 1000000000000", self.reader("PROFILER_OVERHEAD"))
 
     def _texts(self, ids: pa.Array) -> dict[int, str]:
         cursor = self.store.connection.cursor()
@@ -94,19 +114,20 @@ class _Reading:
         cursor.close()
         return dict(found)
 
-    def number_processes(self, rank: int | None) -> range:
-        """Choose the processes that count as ranks, and number them by process id."""
+    def number_processes(self, first: int) -> range:
+        """Choose the processes that count as ranks, and number them: as probes of the same run did, else by process id."""
         choices = (((_KERNEL,), "globalPid"), ((_MEMCPY, _MEMSET), "globalPid"), ((_RUNTIME,), "globalTid"), ((_NVTX,), "globalTid"))
         found: list[int] = []
         for tables, column in choices:
             found = sorted({p for t in tables if t in self.present for p in self.source.processes(t, column)})
             if found:
                 break
-        said = self.source.metadata().get("rank")
-        first = rank if rank is not None else int(said) if said is not None and len(found) == 1 else 0
-        ranks = range(first, first + len(found))
-        self.run("CREATE OR REPLACE TABLE stage.process AS SELECT gpid, rank FROM raw", pa.table({"gpid": pa.array(found, pa.int64()), "rank": pa.array(ranks, pa.int64())}))
-        return ranks
+        known = dict(self.store.connection.execute("SELECT pid, rank FROM rank_info WHERE pid IS NOT NULL").fetchall())
+        pids = [p & _PID for p in found]
+        ranks = [known[p] for p in pids] if all(p in known for p in pids) else list(range(first, first + len(found)))
+        rows = {name: pa.array(values, pa.int64()) for name, values in (("gpid", found), ("rank", ranks), ("shift", [self.shift_ns] * len(found)))}
+        self.run("CREATE OR REPLACE TABLE stage.process AS SELECT gpid, rank, shift FROM raw", pa.table(rows))
+        return range(min(ranks, default=first), max(ranks, default=first - 1) + 1)
 
     def kernels(self) -> None:
         comm: dict[int, bool] = {}
@@ -193,16 +214,17 @@ class _Reading:
         said = self.source.metadata()
         return {
             "tool": f"nsys {said.get('EXPORT_PRODUCT_VERSION', '?')}", "version": said.get("EXPORT_SCHEMA_VERSION"),
-            "graph_trace": said.get("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE"), "env_vars": int(said.get("env_vars", 0)),
-            "epoch_ns": self.first("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"), "truncated": False,
+            "graph_trace": said.get("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE"), "world_size": int(said["world_size"]) if "world_size" in said else None, "env_vars": int(said.get("env_vars", 0)),
+            "truncated": False, "overhead_ns": self.value("SELECT CAST(sum(\"end\" - start) AS BIGINT) FROM stage.overhead"),
         }
 
-    def first(self, table: str, column: str) -> int | None:
-        for batch in self.reader(table):
-            if batch.num_rows:
-                value: int | None = batch[column][0].as_py()
-                return value
-        return None
+
+def _first(source: RawTables, table: str, column: str) -> int | None:
+    if source.filled(table):
+        for batch in source.reader(table):
+            value: int | None = batch[column][0].as_py() if batch.num_rows else None
+            return value
+    return None
 
 
 def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Batches:

@@ -1,64 +1,48 @@
-"""Read everything that was given into one store: sort by kind, number the ranks, align the clocks."""
+"""Read everything that was given into one store, and say how it fits together."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.derive import derive
-from gpudoctor.timeline.ingest.detect import DetectorKind, Source, source_of
-from gpudoctor.timeline.ingest.merge import merge
+from gpudoctor.timeline.ingest.detect import Item, items_of
+from gpudoctor.timeline.ingest.merge import Merge
+from gpudoctor.timeline.ingest.options import DetectorKind, Ingested, IngestOptions
+from gpudoctor.timeline.ingest.rundir import is_run, read_tables
 from gpudoctor.timeline.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class IngestOptions:
-    """How to read. `memory_limit` is DuckDB's, e.g. "4GB"; `progress` is told files done and files in all."""
-
-    memory_limit: str | None = None
-    cache: bool = True
-    dask: str | None = None
-    progress: Callable[[int, int], None] | None = None
-
-
-@dataclass(slots=True)
-class Ingested:
-    """A store with canonical and derived tables, and what there is to say about the reading.
-
-    `kinds` are the detector kinds that apply; `problems` are files that could not be read, wholly or to the end.
-    """
-
-    store: Store
-    kinds: tuple[DetectorKind, ...]
-    subject_kind: str
-    notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def ingest(paths: Iterable[Path], options: IngestOptions) -> Ingested:
-    """Read files and folders. InputError if nothing could be read; files that could not are told in `problems`."""
+def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
+    """See `gpudoctor.timeline.ingest.ingest`."""
     problems: list[str] = []
-    found = list(_sources(paths, problems))
+    items = _items(paths, problems)
+    runs = [p for p in paths if is_run(p)]
     store = Store(options.memory_limit)
-    notes = merge(found, store, options, problems)
-    if not store.count("capture") and not store.captured:
-        raise InputError("; ".join(problems) or "nothing to read")
+    merge = Merge(store, options, problems, by_wall_clock=bool(runs))
+    merge.read(items)
+    kinds: dict[DetectorKind, None] = dict.fromkeys(k for i in items for k in i.source.kinds)
+    for run in runs:
+        if not any(i.path.is_relative_to(run / "capture") for i in items) and read_tables(run, store):
+            kinds |= dict.fromkeys(("trace", "run", "memory", "log"))
+    if not store.captured:
+        raise InputError("; ".join(problems) or f"{paths[0]}: nothing in it to read")
+    merge.finish()
     derive(store)
-    kinds = tuple(dict.fromkeys(k for _, source in found for k in source.kinds))
-    return Ingested(store, kinds, "capture" if all(s.is_capture for _, s in found) else "run", notes, problems)
+    return Ingested(store, tuple(kinds), "run" if runs else "capture", merge.notes, problems)
 
 
-def _sources(paths: Iterable[Path], problems: list[str]) -> Iterator[tuple[Path, Source]]:
+def _items(paths: list[Path], problems: list[str]) -> list[Item]:
+    items: list[Item] = []
     for path in paths:
         try:
-            yield path, source_of(path)
+            items += sorted(items_of(path, problems), key=lambda i: (i.source.name != "run", natural(i.path)))
         except InputError as error:
             problems.append(str(error))
+    return items
 
 
-def natural(path: Path) -> list[object]:
+def natural(path: Path) -> list[tuple[bool, int, str]]:
     """A sort key under which rank10 follows rank2."""
-    return [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", str(path))]
+    return [(p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in re.split(r"(\d+)", str(path))]

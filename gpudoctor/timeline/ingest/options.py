@@ -1,0 +1,41 @@
+"""What to read and how; what came of it. Light to import: worker processes load it too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gpudoctor.timeline.store import Store
+
+DetectorKind = Literal["trace", "run", "memory", "log"]
+
+
+def _quiet(done: int, total: int) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """How to read. `memory_limit` is DuckDB's, e.g. "4GB"; `progress` is told files done and files in all."""
+
+    memory_limit: str | None = None
+    cache: bool = True
+    dask: str | None = None
+    progress: Callable[[int, int], None] = _quiet
+
+
+@dataclass(slots=True)
+class Ingested:
+    """A store with canonical and derived tables, and what there is to say about the reading.
+
+    `kinds` are the detector kinds that apply; `subject_kind` is capture or run; `problems` are files that could not
+    be read, wholly or to the end.
+    """
+
+    store: Store
+    kinds: tuple[DetectorKind, ...]
+    subject_kind: str
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
