@@ -5,7 +5,8 @@ WITH timed AS (
     try_cast(regexp_extract(text, 'NumelIn=(\d+)', 1) AS BIGINT) AS numel,
     coalesce(try_cast(regexp_extract(text, 'Timeout\(ms\)=(\d+)', 1) AS BIGINT), try_cast(regexp_extract(text, 'Timed out waiting (\d+) ?ms', 1) AS BIGINT)) AS limit_ms
   FROM log_line
-  WHERE regexp_matches(text, 'Watchdog caught collective operation timeout|Timed out waiting \d+ ?ms for (recv|send)')
+  WHERE NOT EXISTS (SELECT 1 FROM rank_info WHERE source = 'launch')
+    AND regexp_matches(text, 'Watchdog caught collective operation timeout|Timed out waiting \d+ ?ms for (recv|send)')
 ), world AS (
   SELECT max(try_cast(regexp_extract(text, 'n[Rr]anks (\d+)', 1) AS BIGINT)) AS size FROM log_line
 ), whole AS (

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+
+import click
 
 from gpudoctor.cli.options import Common
 from gpudoctor.config import Config
+from gpudoctor.errors import InputError
 from gpudoctor.launch.session import Session
 from gpudoctor.model import Report, Subject
+from gpudoctor.report.as_json import render
 from gpudoctor.report.build import build_report
 from gpudoctor.rulebook.load import load_rules
 from gpudoctor.rundir import RunDir
 from gpudoctor.source import load_project
-from gpudoctor.timeline.derive import derive
+from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
 from gpudoctor.timeline.store import Store
 
 
 def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], common: Common) -> tuple[Report, Config]:
-    """Read the run folder and judge it, together with `sources`."""
+    """Judge the run folder together with `sources`, and leave tables and findings in it."""
     config = common.config(sources[0] if sources else Path.cwd())
     book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
-    store = Store()
-    _load(store, run)
-    derive(store)
-    report = build_report(Subject("run", [str(run.root)]), book, config, store=store, kinds=("run", "trace", "memory", "log"),
+    read = _read(run, session)
+    for problem in read.problems:
+        click.echo(f"gpudoctor: {problem}", err=True)
+    report = build_report(Subject("run", [str(run.root)]), book, config, store=read.store, kinds=read.kinds,
                           project=load_project(sources) if sources else None)
-    store.close()
+    if read.notes:
+        report.summary["notes"] = read.notes
+    with suppress(OSError):
+        read.store.write_parquet(run.tables)
+        with open(run.findings, "w", encoding="utf-8") as file:
+            render(report, file)
+    read.store.close()
     return report, config
 
 
-def _load(store: Store, run: RunDir) -> None:
-    import json
-
-    for path in sorted(run.capture.glob("*.jsonl")):
-        for line in path.read_text("utf-8").splitlines():
-            try:
-                table, columns = json.loads(line)
-            except ValueError:
-                continue
-            lists = {k: v for k, v in columns.items() if isinstance(v, list)}
-            n = max(map(len, lists.values()), default=1)
-            store.add_rows(table, [{k: (v[i] if k in lists else v) for k, v in columns.items()} for i in range(n)])
+def _read(run: RunDir, session: Session) -> Ingested:
+    """The folder's tables; how the ranks ended is added where the disk could not take it."""
+    try:
+        read = ingest([run.root], IngestOptions(cache=False))
+    except InputError as error:
+        read = Ingested(Store(), ("run",), "run", [], [str(error)])
+    if not session.written:
+        read.problems.append(f"{run.root}: could not be written to its end; what is missing there is still in this report")
+        for table, row in session.rows:
+            read.store.add_rows(table, [row])
+    return read
