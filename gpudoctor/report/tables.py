@@ -37,16 +37,17 @@ def _steps(summary: Summary, cells: int, ascii_only: bool) -> Table | None:
     if not rows:
         return None
     spread = cells > 12
+    known = any(r.get(f"{name}_ns") for r in rows for name, _ in _PHASES)
     phases_title = "data|forward|backward|optimizer" if spread else "data|fwd|bwd|opt"
-    table = _table("steps", "rank", "steps", "median", *(("p10–p90",) if spread else ()), phases_title, "data wait", right=("rank", "steps", "median", "data wait"))
+    table = _table("steps", "rank", "steps", "median", *(("p10–p90",) if spread else ()), *((phases_title, "data wait") if known else ()), right=("rank", "steps", "median", "data wait"))
     for r in rows:
         phases = [r.get(f"{name}_ns") or 0 for name, _ in _PHASES]
         total = sum(phases)
-        split = _split(phases, cells, ascii_only) if total else "not known"
+        split = (_split(phases, cells, ascii_only) if total else "not known", share((r.get("data_ns") or 0) / r["median_ns"]) if total and r["median_ns"] else "")
         band = f"{duration(r['p10_ns'])}–{duration(r['p90_ns'])}" if r["p10_ns"] is not None else ""
         table.add_row(
             str(r["rank"]), str(r["steps"]), duration(r["median_ns"]) if r["median_ns"] is not None else "", *((band,) if spread else ()),
-            split, share((r.get("data_ns") or 0) / r["median_ns"]) if total and r["median_ns"] else "",
+            *(split if known else ()),
         )
     return table
 

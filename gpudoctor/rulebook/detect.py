@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gpudoctor.errors import RuleError
 from gpudoctor.model import Abstention, Confidence, Evidence, Location, Severity
 from gpudoctor.rulebook.load import RuleBook
+from gpudoctor.rulebook.missing import words
 from gpudoctor.rulebook.rule import Detector, Kind, Rule
 
 Params = Mapping[str, Mapping[str, Any]]
@@ -47,7 +48,7 @@ def detect_in_tables(book: RuleBook, store: Tables, kinds: Iterable[Kind], overr
         for detector in rule.detectors:
             if detector.kind in kinds and detector.kind != "source":
                 _run_on_tables(rule, detector, store, rule.values(dict((overrides or {}).get(rule.slug, {}))), seen)
-    seen.abstained = [a for a in seen.abstained if a.rule not in seen.answered]
+    seen.abstained = list({a.rule: a for a in reversed(seen.abstained) if a.rule not in seen.answered}.values())[::-1]
     return seen
 
 
@@ -65,7 +66,7 @@ def detect_in_sources(book: RuleBook, modules: Iterable[Module], overrides: Para
 def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[str, Any], seen: Seen) -> None:
     missing = [t for t in detector.needs if t not in store.captured]
     if missing:
-        seen.abstained.append(Abstention(rule.id, rule.slug, f"the evidence has no {', '.join(missing)}", detector.would_help or ", ".join(detector.needs)))
+        seen.abstained.append(Abstention(rule.id, rule.slug, *words(missing)))
         return
     if detector.file.suffix == ".py":
         found: Iterator[Evidence] = iter(_check(detector.file)(store, params))
