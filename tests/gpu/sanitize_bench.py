@@ -55,7 +55,11 @@ def worker(mode: str, shape: str, steps: int) -> None:
         optimizer.step()
 
     for _ in range(5):
-        step()
+        try:
+            step()
+        except BaseException as error:
+            print(f"{mode}: {error!r}, from {error.__cause__!r}, {error.__context__!r}", file=sys.stderr)
+            raise
     torch.cuda.synchronize()
     print("ready", flush=True)
     for _ in sys.stdin:
@@ -66,7 +70,7 @@ def worker(mode: str, shape: str, steps: int) -> None:
         print((time.perf_counter() - start) / steps * 1e3, flush=True)
     if sanitizer is not None:
         sanitizer.switch_off()
-        print(len(sanitizer.races), sanitizer.detector.order, flush=True)
+        print(len(sanitizer.races), sanitizer.detector.order, sanitizer.mode.failures, sanitizer.mode.failure, flush=True)
 
 
 def bench(shape: str, rounds: int, steps: int) -> None:
@@ -76,9 +80,11 @@ def bench(shape: str, rounds: int, steps: int) -> None:
         for mode in MODES
     }
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
-    for process in workers.values():
+    for mode, process in list(workers.items()):
         assert process.stdout is not None
-        process.stdout.readline()
+        if process.stdout.readline().strip() != "ready":
+            print(f"{shape:11} {mode:10} died")
+            del workers[mode]
     for _ in range(rounds):
         for mode, process in workers.items():
             assert process.stdin is not None
@@ -89,9 +95,9 @@ def bench(shape: str, rounds: int, steps: int) -> None:
     for mode, process in workers.items():
         rest, _ = process.communicate()
         if rest.strip():
-            print(f"{shape} {mode}: races, operations seen: {rest.strip()}")
+            print(f"{shape} {mode}: races, operations seen, failures: {rest.strip()}")
     bare = statistics.median(times["bare"])
-    for mode in MODES:
+    for mode in workers:
         ratios = [t / b for t, b in zip(times[mode], times["bare"], strict=True)]
         print(f"{shape:11} {mode:10} {statistics.median(times[mode]):8.2f} ms a step  × {statistics.median(times[mode]) / bare:.2f}  (rounds {min(ratios):.2f}–{max(ratios):.2f})")
 

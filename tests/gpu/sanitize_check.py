@@ -166,7 +166,7 @@ def main() -> int:
 
 
 def check_ours() -> int:
-    from gpudoctor.probes.sanitize.races import stack_text, users_frame
+    from gpudoctor.probes.sanitize.races import users_frame
     from gpudoctor.probes.sanitize.sanitizer import Sanitizer
 
     sanitizer = Sanitizer()
@@ -182,11 +182,13 @@ def check_ours() -> int:
             stacks = all(users_frame(r.second.site) and users_frame(r.first.site) for r in found)
             good = not found if correct else kinds == {kind} and stacks
             bad += not good
-            print(f"{'ok ' if good else 'BAD'} {plant.__name__:22} {'twin' if correct else 'fault':6} found: {sorted(kinds) or '-'} both stacks: {stacks if found else '-'}")
-            for race in found if not good else found[:1]:
-                print(f"      {race.kind}: {race.first.op} on {race.first.stream}, then {race.second.op} on {race.second.stream}, {race.bytes} bytes")
-                print("      first:  " + stack_text(race.first.site).replace("\n", " < "))
-                print("      second: " + stack_text(race.second.site).replace("\n", " < "))
+            print(f"{'ok ' if good else 'BAD'} {plant.__name__:22} {'twin' if correct else 'fault':6} {', '.join(sorted(kinds)) or '-'}")
+            for race in found[:1] if good else found:
+                first, second = users_frame(race.first.site), users_frame(race.second.site)
+                print(f"      {race.first.op} on {race.first.stream}, then {race.second.op} on {race.second.stream}, {race.bytes} bytes\n      {first}\n      {second}")
+    if sanitizer.mode.failures:
+        bad += 1
+        print(f"the sanitizer failed {sanitizer.mode.failures} times: {sanitizer.mode.failure}")
     print("all as expected" if not bad else f"{bad} not as expected")
     return int(bad > 0)
 

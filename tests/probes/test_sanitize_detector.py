@@ -24,12 +24,12 @@ def kinds(detector: Detector) -> list[str]:
     return [race.kind for race in detector.races]
 
 
-def write(detector: Detector, stream: int, at: Span, base: int = 0) -> None:
-    detector.launch(stream, "write", (), (at,), (), (base,))
+def write(detector: Detector, stream: int, at: Span) -> None:
+    detector.launch(stream, "write", (), (at,), ())
 
 
-def read(detector: Detector, stream: int, at: Span, base: int = 0) -> None:
-    detector.launch(stream, "read", (at,), (), (), (base,))
+def read(detector: Detector, stream: int, at: Span) -> None:
+    detector.launch(stream, "read", (at,), (), ())
 
 
 def order(detector: Detector, earlier: int, later: int, event: int = 7) -> None:
@@ -90,31 +90,31 @@ def test_host_waits_do_not_reach_later_work(detector: Detector) -> None:
 
 def test_memory_handed_out_again_while_another_stream_reads_it(detector: Detector) -> None:
     detector.allocated([1000])
-    write(detector, SIDE, span(1000), base=1000)
+    write(detector, SIDE, span(1000))
     order(detector, SIDE, MAIN)
-    read(detector, MAIN, span(1000), base=1000)
+    read(detector, MAIN, span(1000))
     detector.allocated([1000])
-    write(detector, SIDE, span(1000), base=1000)
+    write(detector, SIDE, span(1000))
     assert kinds(detector) == ["missing-record-stream"]
 
 
 def test_record_stream_makes_it_safe(detector: Detector) -> None:
     detector.allocated([1000])
-    write(detector, SIDE, span(1000), base=1000)
+    write(detector, SIDE, span(1000))
     order(detector, SIDE, MAIN)
     detector.record_stream(1000, 1064, MAIN)
-    read(detector, MAIN, span(1000), base=1000)
+    read(detector, MAIN, span(1000))
     detector.allocated([1000])
-    write(detector, SIDE, span(1000), base=1000)
+    write(detector, SIDE, span(1000))
     assert kinds(detector) == []
 
 
 def test_reuse_after_a_wait_is_safe(detector: Detector) -> None:
     detector.allocated([1000])
-    read(detector, MAIN, span(1000), base=1000)
+    read(detector, MAIN, span(1000))
     order(detector, MAIN, SIDE)
     detector.allocated([1000])
-    write(detector, SIDE, span(1000), base=1000)
+    write(detector, SIDE, span(1000))
     assert kinds(detector) == []
 
 

@@ -133,6 +133,19 @@ def test_a_subclass_that_wraps_tensors_is_seen_inside(bench: Bench) -> None:
     assert bench.detector.races.found
 
 
+def test_a_transformer_trains_and_nothing_is_reported(bench: Bench) -> None:
+    block = torch.nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True, norm_first=True)
+    optimizer = torch.optim.AdamW(block.parameters(), foreach=True)
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = block(torch.randn(2, 8, 16)).float().square().mean()
+        loss.backward()
+        optimizer.step()
+    assert bench.kinds == []
+    assert bench.mode.failure == ""
+    assert bench.detector.order > 100
+
+
 def test_schemas_are_read_right() -> None:
     add = describe(torch.ops.aten.add_.Tensor)
     assert add.written[:2] == (True, False)

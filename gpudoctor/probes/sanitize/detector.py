@@ -5,7 +5,7 @@ It knows neither torch nor CUDA, so that it can be tested with made-up events. S
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpudoctor.probes.sanitize.clocks import Clocks, Stream
 from gpudoctor.probes.sanitize.races import Access, Race, Races, Site
@@ -14,7 +14,10 @@ from gpudoctor.probes.sanitize.ranges import Shape, meet
 Span = tuple[int, int, Shape | None]
 """First byte, end, and the exact shape where the range has gaps."""
 
-Table = dict[Span, Access]
+Mark = tuple[int, str, Site, int]
+"""Position on its stream, operator, place in the code, order of issue: an access as it is kept."""
+
+Table = dict[Span, Mark]
 """Latest access by range, in the order of these accesses."""
 
 MAX_SPANS = 50_000
@@ -26,7 +29,8 @@ EARLY_READ, PINNED_REUSED = "d2h-nonblocking-no-sync", "pinned-buffer-reused"
 class Detector:
     """Feed it in the host's order; `races` holds what it found.
 
-    `unsure` are streams of whose order with the others something may be unknown.
+    `unsure` are streams of whose order with the others something may be unknown; `base_of(address)` is the first byte
+    of the allocation that an address of the latest launch lies in.
     """
 
     def __init__(self) -> None:
@@ -35,6 +39,7 @@ class Detector:
         self.step = 0
         self.order = 0
         self.unsure: set[Stream] = set()
+        self.base_of: Callable[[int], int] = lambda address: address
         self._reads: dict[Stream, Table] = {}
         self._writes: dict[Stream, Table] = {}
         self._host_reads: dict[Stream, Table] = {}
@@ -42,33 +47,34 @@ class Detector:
         self._allocated: dict[int, int] = {}
         self._recorded: dict[tuple[int, int, Stream], None] = {}
 
-    def launch(self, stream: Stream, op: str, reads: Sequence[Span], writes: Sequence[Span], site: Site, bases: Sequence[int] = ()) -> None:
-        """An operation on `stream` touches device memory; `bases` are the allocations that `reads`, then `writes`, lie in."""
+    def launch(self, stream: Stream, op: str, reads: Sequence[Span], writes: Sequence[Span], site: Site) -> None:
+        """An operation on `stream` touches device memory."""
         self.order += 1
-        self.touch(stream, self.clocks.launch(stream), op, reads, writes, site, bases)
+        positions = self.clocks.position
+        positions[stream] = position = positions.get(stream, 0) + 1
+        self.touch(stream, position, op, reads, writes, site)
 
-    def touch(self, stream: Stream, position: int, op: str, reads: Sequence[Span], writes: Sequence[Span], site: Site, bases: Sequence[int] = ()) -> None:
+    def touch(self, stream: Stream, position: int, op: str, reads: Sequence[Span], writes: Sequence[Span], site: Site) -> None:
         """Like `launch`, for an operation that has its position already."""
-        read = Access(stream, position, op, False, site, self.order)
-        write = Access(stream, position, op, True, site, self.order)
+        mark = position, op, site, self.order
         if len(self.clocks.position) > 1:
-            self._search(stream, reads, writes, read, write, bases)
+            self._search(stream, reads, writes, mark)
         if reads:
-            _note(self._reads, stream, reads, read)
+            _note(self._reads, stream, reads, mark)
         if writes:
-            _note(self._writes, stream, writes, write)
+            _note(self._writes, stream, writes, mark)
 
     def copies_host(self, stream: Stream, span: Span, op: str, writes: bool, site: Site) -> None:
         """The last launch on `stream` reads or writes pinned host memory."""
-        access = Access(stream, self.clocks.position.get(stream, 0), op, writes, site, self.order)
-        _note(self._host_writes if writes else self._host_reads, stream, (span,), access)
+        mark = self.clocks.position.get(stream, 0), op, site, self.order
+        _note(self._host_writes if writes else self._host_reads, stream, (span,), mark)
 
     @property
     def host_is_shared(self) -> bool:
         """True while some copy to or from pinned memory may be in flight."""
         host = self.clocks.host
         return any(
-            table and next(reversed(table.values())).position > host.get(stream, 0)
+            table and next(reversed(table.values()))[0] > host.get(stream, 0)
             for tables in (self._host_reads, self._host_writes)
             for stream, table in tables.items()
         )
@@ -77,9 +83,9 @@ class Detector:
         """The latest copy in flight that an access of the host to `span` would race with."""
         for tables in (self._host_writes, self._host_reads) if writes else (self._host_writes,):
             for stream, table in tables.items():
-                access = _latest(table, span, self.clocks.host.get(stream, 0))
-                if access is not None:
-                    return access[0]
+                found = _latest(table, span, self.clocks.host.get(stream, 0))
+                if found is not None:
+                    return _access(stream, tables is self._host_writes, found[0])
         return None
 
     def host_raced(self, first: Access, span: Span, op: str, writes: bool, site: Site, sure: bool = True) -> None:
@@ -109,7 +115,7 @@ class Detector:
             tables.clear()
         self._recorded.clear()
 
-    def _search(self, stream: Stream, reads: Sequence[Span], writes: Sequence[Span], read: Access, write: Access, bases: Sequence[int]) -> None:
+    def _search(self, stream: Stream, reads: Sequence[Span], writes: Sequence[Span], mark: Mark) -> None:
         clocks = self.clocks
         for other, position in clocks.position.items():
             if other == stream:
@@ -117,20 +123,25 @@ class Detector:
             done = clocks.finished(other, stream)
             if position <= done:
                 continue
-            written, loaded = self._writes.get(other), self._reads.get(other)
-            for n, span in enumerate((*reads, *writes)):
-                is_write = n >= len(reads)
-                for table in (written, loaded) if is_write else (written,):
-                    found = _latest(table, span, done) if table else None
-                    if found is not None:
-                        self._judge(span, write if is_write else read, found, bases[n] if bases else 0)
+            written, read = self._writes.get(other), self._reads.get(other)
+            if written and next(reversed(written.values()))[0] > done:
+                self._match(written, reads, done, (stream, False, mark), (other, True))
+                self._match(written, writes, done, (stream, True, mark), (other, True))
+            if writes and read and next(reversed(read.values()))[0] > done:
+                self._match(read, writes, done, (stream, True, mark), (other, False))
 
-    def _judge(self, span: Span, access: Access, found: tuple[Access, Span, bool], base: int) -> None:
-        before, span_b, exact = found
+    def _match(self, table: Table, spans: Sequence[Span], done: int, now: tuple[Stream, bool, Mark], then: tuple[Stream, bool]) -> None:
+        for span in spans:
+            found = _latest(table, span, done)
+            if found is not None:
+                self._judge(span, _access(*now), _access(*then, found[0]), found[1], found[2])
+
+    def _judge(self, span: Span, access: Access, before: Access, span_b: Span, exact: bool) -> None:
         stream, other = access.stream, before.stream
-        assert stream is not None and other is not None
+        assert stream is not None
+        assert other is not None
         kind = MISSING_WAIT
-        if self._allocated.get(base, -1) >= before.order:
+        if self._allocated.get(self.base_of(span[0]), -1) >= before.order:
             if before.in_backward or self._kept_back(span_b, other):
                 return
             kind = MISSING_RECORD
@@ -144,26 +155,32 @@ class Detector:
         return any(s == stream and a < span[1] and span[0] < b for a, b, s in self._recorded)
 
 
-def _latest(table: Table, span: Span, done: int) -> tuple[Access, Span, bool] | None:
+def _access(stream: Stream, writes: bool, mark: Mark) -> Access:
+    position, op, site, order = mark
+    return Access(stream, position, op, writes, site, order)
+
+
+def _latest(table: Table, span: Span, done: int) -> tuple[Mark, Span, bool] | None:
     """The latest unfinished access that meets `span`, its range, and whether that is certain."""
     start, end, _ = span
-    for other, access in reversed(table.items()):
-        if access.position <= done:
+    for other, mark in reversed(table.items()):
+        if mark[0] <= done:
             return None
         if other[0] < end and start < other[1]:
             meets = _overlap(span, other)
             if meets is not False:
-                return access, other, meets is True
+                return mark, other, meets is True
     return None
 
 
-def _note(tables: dict[Stream, Table], stream: Stream, spans: Sequence[Span], access: Access) -> None:
+def _note(tables: dict[Stream, Table], stream: Stream, spans: Sequence[Span], mark: Mark) -> None:
     table = tables.get(stream)
     if table is None:
         table = tables[stream] = {}
     for span in spans:
-        table.pop(span, None)
-        table[span] = access
+        if span in table:
+            del table[span]
+        table[span] = mark
     if len(table) > MAX_SPANS:
         kept = list(table.items())[len(table) // 2:]
         table.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -16,14 +17,34 @@ from gpudoctor.probes.sanitize.operators import Operator, describe
 from gpudoctor.probes.sanitize.races import Access, Site
 from gpudoctor.probes.sanitize.ranges import extent, is_dense
 
-MAX_DEPTH = 24
+MAX_DEPTH = 14
+_DEPTHS = range(MAX_DEPTH)
 
 _getframe = sys._getframe
 _graph_task = torch._C._current_graph_task_id
 _Tensor = torch.Tensor
+_PLAIN = torch.Tensor.__torch_dispatch__
 
 
-class SanitizeMode(TorchDispatchMode):
+@dataclass(slots=True)
+class _Touched:
+    """Tensors of one call: on a card, read and written; on the host, with whether they are written."""
+
+    read: list[torch.Tensor]
+    written: list[torch.Tensor]
+    host: list[tuple[torch.Tensor, bool]]
+    non_blocking: bool
+
+    def add(self, tensor: torch.Tensor, on_device: bool, read: bool, written: bool) -> None:
+        if not on_device:
+            self.host.append((tensor, written))
+        elif written:
+            self.written.append(tensor)
+        elif read:
+            self.read.append(tensor)
+
+
+class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
     """Active inside `with`, in this thread and in the autograd threads that it starts.
 
     `stream_of(device)` names the current stream, `fresh` is filled by the allocator's hook, `muted()` is true while
@@ -43,125 +64,186 @@ class SanitizeMode(TorchDispatchMode):
         self._backward: tuple[int, Site] = (-1, ())
         self._watched: list[tuple[Access, Span, Site]] = []
         self.joining: list[tuple[int, int]] | None = None
+        self.off = False
+        self.failures, self.failure = 0, ""
+        self._current: tuple[Any, ...] = ()
+        detector.base_of = self._base_of
         self.on_capture: Callable[[int], bool] = lambda stream: False
+        self._raw: Callable[[Any], int] = raw_stream
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if types:
+        if types and any(t.__torch_dispatch__ is not _PLAIN for t in types):
             return NotImplemented
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = describe(func)
-        if operator.skip or self._muted():
+        if operator.skip or self.off or self._muted():
             return func(*args, **kwargs) if kwargs else func(*args)
-        if func is torch.ops.aten.record_stream.default:
-            self._record_stream(args[0], args[1])
-            return func(*args)
-        return self._see(func, operator, args, kwargs or {})
+        frame = _getframe().f_back
+        if not operator.plain:
+            return self._see(func, operator, args, kwargs or {}, frame)
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        try:
+            if self._watched:
+                self._settle()
+            self._look(operator, args, kwargs, result, frame)
+        except Exception as error:
+            self._failed(error)
+        return result
 
-    def _see(self, func: Any, operator: Operator, args: Any, kwargs: Any) -> Any:
-        detector, on_device = self._detector, self._on_device
+    def _look(self, operator: Operator, args: Any, kwargs: Any, result: Any, frame: FrameType | None) -> None:
+        """The short way, for operators that stay on one device: nearly all. Spelled out, since it runs for each of them."""
+        on_device = self._on_device
+        read: list[Span] = []
+        written: list[Span] = []
+        device: int | None = None
+        host = False
+        if kwargs:
+            args = list(args) + [None] * (len(operator.position) - len(args))
+            for name, value in kwargs.items():
+                args[operator.position[name]] = value
+        for value, is_read, is_written in zip(args, operator.read, operator.written, strict=False):
+            if isinstance(value, _Tensor):
+                if device is None:
+                    if not on_device(value):
+                        host = True
+                        continue
+                    device = value.get_device()
+                if is_written or is_read:
+                    start = value.data_ptr()
+                    (written if is_written else read).append((start, start + value.nbytes, None) if value.is_contiguous() else _span(value))
+            elif isinstance(value, (list, tuple)):
+                for tensor in _tensors(value):
+                    if on_device(tensor):
+                        (written if is_written else read).append(_span(tensor))
+                        device = tensor.get_device()
+                    else:
+                        host = True
+        if host and self._detector.host_is_shared:
+            self._host(operator.name, [(t, w) for v, w in zip(args, operator.written, strict=False) for t in _tensors(v) if not on_device(t)], frame)
+        if operator.fresh:
+            for tensor in (result,) if isinstance(result, _Tensor) else _tensors(result):
+                if device is None:
+                    if not on_device(tensor):
+                        continue
+                    device = tensor.get_device()
+                start = tensor.data_ptr()
+                if not read or all(start != s[0] for s in read):
+                    written.append((start, start + tensor.nbytes, None) if tensor.is_contiguous() else _span(tensor))
+        if device is None:
+            return
+        detector = self._detector
+        if self._fresh:
+            self._take_fresh()
+        stream = self._stream_of(device)
+        if stream > 0 and self.on_capture(stream):
+            return
+        self._current = args, result
+        detector.launch(stream, operator.name, read, written, _walk(frame) if _graph_task() == -1 else self._site(frame))
+        self._current = ()
+
+    def _see(self, func: Any, operator: Operator, args: Any, kwargs: Any, frame: FrameType | None) -> Any:
+        """The long way, for copies, collectives and `record_stream`; our own errors never reach the user."""
+        try:
+            if operator.name == "record_stream":
+                self._record_stream(args[0], args[1])
+                return func(*args, **kwargs)
+            touched = self._before(operator, args, kwargs, frame)
+            self.joining = [] if operator.collective else None
+        except Exception as error:
+            self._failed(error)
+            return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        try:
+            self._after(operator, touched, result, frame)
+        except Exception as error:
+            self._failed(error)
+        return result
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        self.failure = self.failure or f"{type(error).__name__}: {error}"
+
+    def _before(self, operator: Operator, args: Any, kwargs: Any, frame: FrameType | None) -> _Touched:
         if self._watched:
             self._settle()
-        read: list[torch.Tensor] = []
-        written: list[torch.Tensor] = []
-        host: list[tuple[torch.Tensor, bool]] = []
+        on_device = self._on_device
+        touched = _Touched([], [], [], False)
         for n, value in enumerate(args):
             if isinstance(value, (_Tensor, list, tuple)):
                 for tensor in _tensors(value):
-                    if on_device(tensor):
-                        if operator.written[n]:
-                            written.append(tensor)
-                        elif operator.read[n]:
-                            read.append(tensor)
-                    else:
-                        host.append((tensor, operator.written[n]))
+                    touched.add(tensor, on_device(tensor), operator.read[n], operator.written[n])
         for name, value in kwargs.items():
             if isinstance(value, (_Tensor, list, tuple)):
                 n = operator.position[name]
                 for tensor in _tensors(value):
-                    if on_device(tensor):
-                        (written if operator.written[n] else read).append(tensor)
-                    else:
-                        host.append((tensor, operator.written[n]))
-        non_blocking = operator.copies and _non_blocking(operator, args, kwargs)
-        if host and detector.host_is_shared and not (non_blocking and (read or written)):
-            self._host(operator.name, host)
-        if operator.collective:
-            return self._collective(func, operator, args, kwargs, read, written)
-        result = func(*args, **kwargs)
-        crosses = bool(host)
-        if operator.fresh:
-            for tensor in _tensors(result) if isinstance(result, (_Tensor, list, tuple)) else ():
-                if on_device(tensor):
-                    written.append(tensor)
+                    touched.add(tensor, on_device(tensor), operator.read[n], operator.written[n])
+        touched.non_blocking = operator.copies and _non_blocking(operator, args, kwargs)
+        if touched.host and self._detector.host_is_shared and not (touched.non_blocking and (touched.read or touched.written)):
+            self._host(operator.name, touched.host, frame)
+        return touched
+
+    def _after(self, operator: Operator, touched: _Touched, result: Any, frame: FrameType | None) -> None:
+        if operator.fresh and isinstance(result, (_Tensor, list, tuple)):
+            for tensor in _tensors(result):
+                if self._on_device(tensor):
+                    touched.written.append(tensor)
                 elif operator.copies:
-                    host.append((tensor, True))
-                    crosses = True
-        if read or written:
-            site = self._site(_getframe(2))
-            stream = self._launch(operator.name, read, written, site)
-            if non_blocking and crosses and stream is not None:
-                for tensor, is_written in host:
-                    if tensor.is_pinned():
-                        detector.copies_host(stream, _span(tensor), operator.name, is_written, site)
-        return result
+                    touched.host.append((tensor, True))
+        joined, self.joining = self.joining, None
+        if not (touched.read or touched.written):
+            return
+        site = self._site(frame)
+        if operator.collective:
+            self._collective(operator.name, touched, site, joined)
+            return
+        self._current = touched.read, touched.written
+        stream = self._launch(operator.name, touched.read, touched.written, site)
+        self._current = ()
+        if touched.non_blocking and stream is not None:
+            for tensor, is_written in touched.host:
+                if tensor.is_pinned():
+                    self._detector.copies_host(stream, _span(tensor), operator.name, is_written, site)
 
     def _launch(self, name: str, read: list[torch.Tensor], written: list[torch.Tensor], site: Site) -> int | None:
-        detector = self._detector
         self._take_fresh()
         stream = self._stream_of((written or read)[0].get_device())
         if self.on_capture(stream):
             return None
-        spans_w = [_span(t) for t in written]
-        starts = {s[0] for s in spans_w}
-        spans_r = [s for s in map(_span, read) if s[0] not in starts]
-        bases: tuple[int, ...] = ()
-        if len(detector.clocks.position) > 1:
-            bases = (*(_base(t) for t, s in zip(read, map(_span, read), strict=True) if s[0] not in starts), *map(_base, written))
-        detector.launch(stream, name, spans_r, spans_w, site, bases)
+        spans = [_span(t) for t in read]
+        starts = {s[0] for s in spans}
+        self._detector.launch(stream, name, spans, [s for s in map(_span, written) if s[0] not in starts or not spans], site)
         return stream
 
-    def _collective(self, func: Any, operator: Operator, args: Any, kwargs: Any, read: list[torch.Tensor], written: list[torch.Tensor]) -> Any:
-        """A collective runs on the stream that was made to wait during the call, or on the current one."""
-        site = self._site(_getframe(3))
+    def _collective(self, name: str, touched: _Touched, site: Site, joined: list[tuple[int, int]] | None) -> None:
+        """A collective ran on the stream that was made to wait during the call, or on the current one."""
         detector = self._detector
         self._take_fresh()
-        self.joining = []
-        try:
-            result = func(*args, **kwargs)
-        finally:
-            joined, self.joining = self.joining, None
-        if operator.fresh:
-            written += [t for t in _tensors(result if isinstance(result, (_Tensor, list, tuple)) else ()) if self._on_device(t)]
-        if not (read or written):
-            return result
-        self._take_fresh()
+        read, written = touched.read, touched.written
         spans_r, spans_w = [_span(t) for t in read], [_span(t) for t in written]
-        bases = (*map(_base, read), *map(_base, written))
+        self._current = read, written
         if joined:
             stream, position = joined[-1]
             detector.order += 1
-            detector.touch(stream, position, operator.name, spans_r, spans_w, site, bases)
+            detector.touch(stream, position, name, spans_r, spans_w, site)
         else:
             stream = self._stream_of((written or read)[0].get_device())
-            detector.launch(stream, operator.name, spans_r, spans_w, site, bases)
+            detector.launch(stream, name, spans_r, spans_w, site)
+        self._current = ()
         for span in (*spans_r, *spans_w):
             detector.record_stream(span[0], span[1], stream)
-        return result
 
-    def _host(self, name: str, tensors: list[tuple[torch.Tensor, bool]]) -> None:
+    def _host(self, name: str, tensors: list[tuple[torch.Tensor, bool]], frame: FrameType | None) -> None:
         """The host's own operator touches memory that a copy in flight may be using."""
-        site: Site | None = None
         for tensor, is_written in tensors:
             span = _span(tensor)
             first = self._detector.in_flight(span, is_written)
             if first is not None:
-                site = site or self._site(_getframe(3))
-                self._detector.host_raced(first, span, name, is_written, site)
+                self._detector.host_raced(first, span, name, is_written, self._site(frame))
 
     def host_reads(self, tensor: torch.Tensor, name: str, now: bool) -> None:
         """The host reads a tensor without an operator; unless `now`, the reading may come after a later wait."""
@@ -170,7 +252,7 @@ class SanitizeMode(TorchDispatchMode):
         span = _span(tensor)
         first = self._detector.in_flight(span, False)
         if first is not None:
-            site = self._site(_getframe(2))
+            site = self._site(_getframe())
             if now:
                 self._detector.host_raced(first, span, name, False, site)
             else:
@@ -194,11 +276,15 @@ class SanitizeMode(TorchDispatchMode):
     def _record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
         if self._on_device(tensor):
             base = _base(tensor)
-            raw = getattr(stream, "cuda_stream", None)
-            if raw is None:
-                raw = getattr(stream, "stream_id", 0)
-            device = tensor.get_device()
-            self._detector.record_stream(base, base + tensor.untyped_storage().nbytes(), raw or -1 - device)
+            self._detector.record_stream(base, base + tensor.untyped_storage().nbytes(), self._raw(stream))
+
+    def _base_of(self, address: int) -> int:
+        """The first byte of the storage of the tensor at `address` in the call at hand."""
+        for part in self._current:
+            for tensor in _tensors(part):
+                if tensor.data_ptr() == address:
+                    return _base(tensor)
+        return address
 
     def _take_fresh(self) -> None:
         if self._fresh:
@@ -217,15 +303,21 @@ class SanitizeMode(TorchDispatchMode):
         return _walk(frame)
 
 
+def raw_stream(stream: Any) -> int:
+    """Our name of a `torch.Stream`, whose own number is not CUDA's."""
+    raw = getattr(stream, "cuda_stream", None)
+    if raw is None:
+        raw = torch.cuda.Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type).cuda_stream
+    return raw or -1 - int(stream.device_index)
+
+
 def _walk(frame: FrameType | None) -> Site:
     parts: list[Any] = []
-    add = parts.append
-    depth = 0
-    while frame is not None and depth < MAX_DEPTH:
-        add(frame.f_code)
-        add(frame.f_lasti)
+    for _ in _DEPTHS:
+        if frame is None:
+            break
+        parts += frame.f_code, frame.f_lasti
         frame = frame.f_back
-        depth += 1
     return tuple(parts)
 
 
@@ -247,7 +339,7 @@ def _span(tensor: torch.Tensor) -> Span:
 
 
 def _base(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _non_blocking(operator: Operator, args: Any, kwargs: Any) -> bool:

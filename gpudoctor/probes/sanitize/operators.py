@@ -14,7 +14,8 @@ _COPIES = ("copy_", "_to_copy", "_copy_from")
 class Operator:
     """How to read a call: which arguments are read and written, by position and by name.
 
-    `fresh` says that outputs are new memory, written by the call; `copies` that it moves data between devices.
+    `fresh` says that outputs are new memory, written by the call; `copies` that it may move data
+    between devices; `plain` that it is neither such a copy nor a collective.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Operator:
     fresh: bool
     copies: bool
     collective: bool
+    plain: bool
 
 
 def describe(func: Any) -> Operator:
@@ -45,7 +47,7 @@ def describe(func: Any) -> Operator:
         skip=views or namespace in ("prim", "profiler") or bare in _MAKE_NOTHING or bare in _ONLY_VIEW or bare.startswith(("sym_", "is_", "_has_")),
         read=tuple(reads), written=tuple(writes), position={a.name: n for n, a in enumerate(arguments)},
         fresh=namespace != "c10d" and any(r.alias_info is None for r in schema.returns),
-        copies=bare in _COPIES, collective=collective,
+        copies=bare in _COPIES, collective=collective, plain=not collective and bare not in (*_COPIES, "record_stream"),
     )
 
 

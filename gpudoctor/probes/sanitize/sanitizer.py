@@ -20,8 +20,7 @@ class Sanitizer:
         self.detector = Detector()
         fresh: list[int] = []
         hooks = Hooks(self.detector, fresh)
-        self._off = False
-        self.mode = SanitizeMode(self.detector, hooks.stream_of, fresh, lambda: self._off or muted())
+        self.mode = SanitizeMode(self.detector, hooks.stream_of, fresh, muted)
         self.mode.on_capture = lambda stream: stream > 0 and torch.cuda.is_current_stream_capturing()
         hooks.mode = self.mode
         self._fresh = fresh
@@ -33,7 +32,7 @@ class Sanitizer:
 
     @property
     def active(self) -> bool:
-        return self._entered and not self._off
+        return self._entered and not self.mode.off
 
     _entered = False
 
@@ -42,7 +41,7 @@ class Sanitizer:
         torch.cuda.synchronize()
         self._fresh.clear()
         self.detector.all_is_done()
-        self._off = False
+        self.mode.off = False
         if not self._entered:
             self.mode.__enter__()
             self._entered = True
@@ -50,7 +49,7 @@ class Sanitizer:
     def switch_off(self) -> None:
         """Stop watching; where the user's own dispatch mode lies above ours, ours stays but looks away."""
         self.mode.settle()
-        self._off = True
+        self.mode.off = True
         self._fresh.clear()
         if self._entered and _get_current_dispatch_mode() is self.mode:
             self.mode.__exit__(None, None, None)
@@ -60,7 +59,7 @@ class Sanitizer:
 def _skip_in_dynamo(mode: type[SanitizeMode]) -> None:
     """Tell the compiler not to trace our own functions."""
     try:
-        from torch._C._dynamo.eval_frame import skip_code
+        from torch._C._dynamo.eval_frame import skip_code  # type: ignore[attr-defined]
     except ImportError:
         return
     for function in vars(mode).values():
