@@ -13,7 +13,7 @@ def derive(store: Store) -> None:
     """Fill every derived table from what the store holds; call it once, after the last `add`."""
     _run(store, "kind_of_name", "launch_call")
     find_steps(store)
-    _run(store, "step_span", "op", "host_call", "call_site", "host_wait", "gpu_step", "segment", "step_time", "gap", "collective_wait")
+    _run(store, "step_span", "op", "host_call", "call_site", "host_wait", "gpu_step", "segment", "step_time", "gap", "collective_wait", "untraced_graph")
     order_streams(store)
 
 

@@ -90,7 +90,10 @@ def _fill(trace: Extract, rank: int, store: Store, shift_ns: int) -> None:
     for kind, table in (("op", "cpu_op"), ("range", "nvtx")):
         if kind in tables:
             rows = tables.pop(kind)
-            _insert(store, nested(table, 'SELECT * FROM rows WHERE "end" >= start'), rows.drop_columns([c for c in ("stack",) if c in rows.column_names]))
+            if table == "nvtx":
+                _insert(store, nested(table, 'SELECT * FROM rows WHERE "end" >= start'), rows)
+            else:
+                store.add(table, rows.drop_columns(["stack"]))
             store.captured.add(table)
     if "memory" in tables:
         store.add("gpu_mem", tables["memory"].append_column("source", _constant("allocator", tables["memory"])).append_column("kind", _constant("device", tables["memory"])))

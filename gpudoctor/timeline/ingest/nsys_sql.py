@@ -24,8 +24,9 @@ API = """INSERT INTO api (rank, tid, name_id, start, "end", corr, status)
 SELECT p.rank, globalTid & 16777215, name_id, start + p.shift, "end" + p.shift, correlationId, returnValue
 FROM raw JOIN stage.process p ON p.gpid = globalTid >> 24"""
 
-RANGE = """INSERT INTO stage.range SELECT p.rank, globalTid & 16777215, start + p.shift, "end" + p.shift, name_id, operator
+RANGES = """SELECT p.rank, globalTid & 16777215 AS tid, start + p.shift AS start, "end" + p.shift AS "end", name_id
 FROM raw JOIN stage.process p ON p.gpid = globalTid >> 24 WHERE "end" >= start"""
+RANGE = f'INSERT INTO {{table}} (rank, tid, start, "end", name_id) {RANGES}'
 
 _KIND = """CASE
     WHEN k.kind IS NOT NULL THEN k.kind

@@ -152,13 +152,19 @@ class _Reading:
 
     def ranges(self) -> None:
         """Ranges of torch's emit_nvtx (`aten::add, op_id = 7`) are operators, all others are ranges."""
-        self.run("CREATE OR REPLACE TABLE stage.range (rank BIGINT, tid BIGINT, start BIGINT, \"end\" BIGINT, name_id BIGINT, operator BOOLEAN)")
-        self.stream(sql.RANGE, _NVTX, self._named_range)
-        for table, choice in (("nvtx", "NOT operator"), ("cpu_op", "operator")):
-            self.run(nested(table, f"SELECT rank, tid, start, \"end\", name_id FROM stage.range WHERE {choice}"))
-        self.run("DROP TABLE stage.range")
+        kept: list[pa.RecordBatch] = []
 
-    def _named_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        def operators(batch: pa.RecordBatch) -> pa.RecordBatch:
+            named, operator = self._named_range(batch)
+            kept.append(named.filter(pc.invert(operator)))
+            return named.filter(operator)
+
+        self.stream(sql.RANGE.format(table="cpu_op"), _NVTX, operators)
+        ranges = pa.Table.from_batches(kept)
+        if len(ranges):
+            self.run(nested("nvtx", sql.RANGES), ranges)
+
+    def _named_range(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         kept = batch.filter(pc.is_in(batch["eventType"], value_set=pa.array([_PUSH_POP, _START_END], pa.int64())))
         inline, listed = kept["text"], self.range_names.map(kept["textId"])
         plain = pc.replace_substring_regex(inline, OPERATOR_SUFFIX, "")
@@ -166,8 +172,7 @@ class _Reading:
         names = pc.if_else(has_text, self.store.intern(plain), listed)
         chosen = pa.array(self.range_names.changed, pa.int64())
         operator = pc.or_(pc.not_equal(plain, inline), pc.and_(pc.invert(has_text), pc.is_in(listed, value_set=chosen)))
-        out = kept.select(["start", "end", "globalTid"])
-        return out.append_column("name_id", names).append_column("operator", operator)
+        return kept.select(["start", "end", "globalTid"]).append_column("name_id", names), pc.fill_null(operator, False)
 
     def synchronisation(self) -> None:
         """Calls that synchronise are told by name; a report without rows of its own for them gets them from the calls."""

@@ -1,6 +1,6 @@
 -- gap: when a device had nothing to do inside steps (2 µs and more), what ended it, and what the launching host thread was doing.
 -- `late_ns` is the part before the host had launched the next work; `cause`, by the first that fits:
--- sync (the host came back from waiting), alloc, data (a range named like data loading), collective (a host-side collective),
+-- sync (the host was waiting when the device ran dry, and came back), alloc, data (a range named like data loading), collective (a host-side collective),
 -- launch (the host was launching, 200 µs at most), host (anything else), device (the work was launched, the GPU had to wait).
 CREATE OR REPLACE TABLE gap AS
 WITH idle AS (
@@ -23,7 +23,7 @@ WITH idle AS (
     SELECT f.*, w."end" AS wait_end, d.start AS data_start, d."end" AS data_end, c."end" AS collective_end, c.start AS collective_start,
         coalesce(b.so_far, 0) - coalesce(a.so_far, 0) AS alloc_ns
     FROM following f
-    ASOF LEFT JOIN (SELECT rank, tid, start, "end" FROM host_wait) w ON f.rank = w.rank AND f.tid = w.tid AND f."end" > w.start
+    ASOF LEFT JOIN (SELECT rank, tid, start, "end" FROM host_wait) w ON f.rank = w.rank AND f.tid = w.tid AND f.start >= w.start
     ASOF LEFT JOIN data d ON f.rank = d.rank AND f.tid = d.tid AND f."end" > d.start
     ASOF LEFT JOIN collectives c ON f.rank = c.rank AND f."end" > c.start
     ASOF LEFT JOIN allocs a ON f.rank = a.rank AND f.tid = a.tid AND f.start >= a."end"
@@ -32,10 +32,10 @@ WITH idle AS (
 SELECT s.rank, s.device, s.step, s.warmup, s.start, s."end", s.ns, s.corr, s.name_id, s.kind, s.tid, s.graph IS NOT NULL AS graph, s.late_ns,
     s.next_step IS DISTINCT FROM s.step AS between_steps,
     CASE
-        WHEN s.wait_end BETWEEN s.start AND s."end" AND s.late_ns > 0 THEN 'sync'
+        WHEN s.wait_end BETWEEN s.start AND s."end" AND s."end" - s.wait_end <= 200000 AND s.late_ns > 0 THEN 'sync'
         WHEN s.alloc_ns >= 0.5 * s.ns THEN 'alloc'
-        WHEN least(s.data_end, s."end") - greatest(s.data_start, s.start) >= 0.5 * s.ns THEN 'data'
-        WHEN least(s.collective_end, s."end") - greatest(s.collective_start, s.start) >= 0.5 * s.ns THEN 'collective'
+        WHEN s.data_end IS NOT NULL AND least(s.data_end, s."end") - greatest(s.data_start, s.start) >= 0.5 * s.ns THEN 'data'
+        WHEN s.collective_end IS NOT NULL AND least(s.collective_end, s."end") - greatest(s.collective_start, s.start) >= 0.5 * s.ns THEN 'collective'
         WHEN s.launch IS NULL OR s.late_ns < 0.5 * s.ns THEN 'device'
         WHEN s.ns <= 200000 THEN 'launch'
         ELSE 'host'

@@ -1,4 +1,5 @@
--- op: GPU work with its launching call and the step that launched it.
+-- op: GPU work with its launching call and the step that launched it. Work that was launched before the capture began has no step;
+-- where a capture has no launches at all, the work's own start decides.
 CREATE OR REPLACE TABLE op AS
 WITH launched AS (
     SELECT g.rank, g.device, g.context, g.stream, g.kind, g.name_id, g.start, g."end", g.corr, g.bytes, g.copy_kind, g.src_mem, g.dst_mem,
@@ -6,5 +7,4 @@ WITH launched AS (
     FROM gpu_op g LEFT JOIN launch_call a ON a.rank = g.rank AND a.corr = g.corr
 )
 SELECT l.*, s.step, coalesce(s.warmup, false) AS warmup
-FROM launched l ASOF LEFT JOIN step_span s ON l.rank = s.rank AND coalesce(l.launch, l.start) >= s.start
-WHERE true;
+FROM launched l ASOF LEFT JOIN step_span s ON l.rank = s.rank AND coalesce(l.launch, CASE WHEN (SELECT count(*) FROM launch_call) = 0 THEN l.start END) >= s.start;
