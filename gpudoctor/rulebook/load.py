@@ -83,7 +83,7 @@ def load_rule(path: Path) -> Rule:
         rule = _rule(path, raw)
     except (KeyError, TypeError, ValueError) as error:
         raise RuleError(f"{path}: {error!r}") from None
-    if not any(c.fires for c in rule.cases) or all(c.fires for c in rule.cases):
+    if not any(c.fires or c.abstains for c in rule.cases) or all(c.fires for c in rule.cases):
         raise RuleError(f"{path}: needs one case that fires and one that stays quiet")
     return rule
 
