@@ -48,6 +48,7 @@ def session() -> Session | None:
 
 def _probes(settings: ProbeSettings) -> list[Probe]:
     from gpudoctor.probes.accumulation import Accumulation
+    from gpudoctor.probes.amp import Amp
     from gpudoctor.probes.collectives import Collectives
     from gpudoctor.probes.gradients import Gradients
     from gpudoctor.probes.loaders import Loaders
@@ -56,7 +57,15 @@ def _probes(settings: ProbeSettings) -> list[Probe]:
     from gpudoctor.probes.steps import Steps
     from gpudoctor.probes.wrapping import Wrapping
 
-    probes: list[Probe] = [Wrapping(), Loaders(), Accumulation(), Collectives(), Modes(), Replicas(), Gradients()]
+    probes: list[Probe] = [Wrapping(), Loaders(), Accumulation(), Collectives(), Modes(), Replicas(), Gradients(), Amp()]
+    if settings.memory:
+        from gpudoctor.probes.memory import Memory
+
+        probes.append(Memory())
+    if settings.sanitize:
+        from gpudoctor.probes.sanitize.probe import Sanitize
+
+        probes.append(Sanitize())
     if settings.nvtx:
         from gpudoctor.probes.ranges import Ranges
 
