@@ -98,7 +98,9 @@ def _wrap_init(module: ModuleType, settings: ProbeSettings | None) -> None:
 
 def _wait_for_step(module: ModuleType, settings: ProbeSettings | None) -> None:
     def first_step(*_: Any) -> None:
-        handle.remove()
+        hooks = module.__dict__["_global_optimizer_pre_hooks"]
+        # The optimizer iterates over this dictionary right now; probes put their hooks into a fresh one.
+        module.__dict__["_global_optimizer_pre_hooks"] = type(hooks)((k, h) for k, h in hooks.items() if h is not first_step)
         c10d = sys.modules.get(_C10D)
         if MARK in os.environ or (c10d is not None and c10d.is_initialized()):
             return
@@ -107,7 +109,7 @@ def _wait_for_step(module: ModuleType, settings: ProbeSettings | None) -> None:
         except Exception as error:
             print(f"gpudoctor: this process is not watched: {error!r}", file=sys.stderr)
 
-    handle = module.register_optimizer_step_pre_hook(first_step)
+    module.register_optimizer_step_pre_hook(first_step)
 
 
 class _AfterImport(MetaPathFinder):

@@ -13,13 +13,16 @@ import traceback
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.launch.environment import allowed
 from gpudoctor.launch.hooking import MARK
 from gpudoctor.launch.where import is_users
 from gpudoctor.probes import heartbeat
 from gpudoctor.probes.settings import ProbeSettings
+
+if TYPE_CHECKING:
+    from gpudoctor.launch.kineto import Window
 
 STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 
@@ -34,6 +37,7 @@ class Rank:
         self._files: list[Any] = []
         self._ended = False
         self._probing = False
+        self._window: Window | None = None
 
     def begin(self, redirect: bool = True) -> None:
         """Make this process a watched rank and install the probes; nothing in here raises into the script."""
@@ -53,6 +57,10 @@ class Rank:
 
             probes.install(s)
             self._probing = True
+            if s.kineto:
+                from gpudoctor.launch.kineto import Window
+
+                self._window = Window(s.folder / "capture" / f"kineto.rank{s.rank}.json.gz", s.kineto, s.kineto_after)
         except Exception as error:
             print(f"gpudoctor: probes are off: {error!r}", file=sys.stderr)
 
@@ -74,7 +82,9 @@ class Rank:
                 _ask_peers_for_stacks(self.beats)
 
     def finish(self) -> None:
-        """Let the probes write what they still hold."""
+        """Let the profiler and the probes write what they still hold."""
+        if self._window is not None:
+            self._window.close()
         if self._probing:
             self._probing = False
             try:

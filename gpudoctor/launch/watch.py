@@ -10,7 +10,8 @@ from gpudoctor.launch.hooking import MARK, arm, become_rank
 from gpudoctor.probes.settings import ProbeSettings, from_environment
 from gpudoctor.rundir import RunDir
 
-_JOB_NAMES = ("GPUDOCTOR_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT")
+FOLDER = "GPUDOCTOR_RUN"
+_JOB_NAMES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT")
 
 
 def watch(out: str | Path | None = None, *, nvtx: bool = True, tensorboard: bool = True, gradients: bool = True,
@@ -18,12 +19,13 @@ def watch(out: str | Path | None = None, *, nvtx: bool = True, tensorboard: bool
     """Watch this process from here on as a rank; call it first thing in the script, in every rank.
 
     Returns the run folder, which `gpudoctor analyze` reads when the run is over. All ranks of a job must agree on `out`;
-    without it the folder is named after the job. Inside `gpudoctor run` this does nothing but return its folder.
+    without it the folder is named after the job; processes started from here on inherit it. Inside `gpudoctor run` this does nothing but return its folder.
     """
     inside = from_environment()
     if inside is not None:
         return inside.folder
-    run = RunDir.create(Path(out) if out is not None else Path("gpudoctor-runs") / f"watch-{_job()}")
+    run = RunDir.create(Path(out if out is not None else os.environ.get(FOLDER) or Path("gpudoctor-runs") / f"watch-{_job()}"))
+    os.environ[FOLDER] = str(run.root.absolute())
     settings = ProbeSettings(out=str(run.root.absolute()), nvtx=nvtx, tensorboard=tensorboard, gradients=gradients, sanitize=sanitize, overhead_budget=overhead_budget)
     if MARK in os.environ:
         return run.root
