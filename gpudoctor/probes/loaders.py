@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from gpudoctor.probes.frames import Place, caller
+from gpudoctor.probes.frames import NOWHERE, Place, caller
 from gpudoctor.probes.loader_seeds import watch_workers
 from gpudoctor.probes.probe import Probe
 from gpudoctor.probes.sensors import wrap
@@ -28,6 +28,8 @@ class Loaders(Probe):
         self._backwards = 0
         self._open: list[_Pass] = []
         self._beginning: _Pass | None = None
+        self._made: weakref.WeakKeyDictionary[Any, Place] = weakref.WeakKeyDictionary()
+        wrap(DataLoader, "__init__", self._making)
         wrap(DataLoader, "__iter__", self._iterating)
         wrap(_BaseDataLoaderIter, "_reset", self._resetting)
         wrap(_BaseDataLoaderIter, "__next__", self._advancing)
@@ -40,6 +42,14 @@ class Loaders(Probe):
         for one in list(self._open):
             one.close(complete=False)
 
+    def _making(self, original: Any) -> Any:
+        def init(loader: Any, *args: Any, **kwargs: Any) -> None:
+            with self.session.counted():
+                self._made.setdefault(loader, caller(3))
+            original(loader, *args, **kwargs)
+
+        return init
+
     def _iterating(self, original: Any) -> Any:
         def iterate(loader: Any) -> Any:
             with self.session.counted():
@@ -48,7 +58,7 @@ class Loaders(Probe):
                 self._ids[loader] = number, epoch + 1
                 for one in [o for o in self._open if o.number == number]:
                     one.close(complete=False)
-                one = self._beginning = _Pass(self, loader, number, epoch, caller(3))
+                one = self._beginning = _Pass(self, loader, number, epoch, caller(3), self._made.get(loader, NOWHERE))
                 self._open.append(one)
             try:
                 iterator = original(loader)
@@ -99,8 +109,8 @@ class Loaders(Probe):
 class _Pass:
     """One pass over one loader."""
 
-    def __init__(self, probe: Loaders, loader: Any, number: int, epoch: int, place: Place) -> None:
-        self.probe, self.number, self.epoch, self.place = probe, number, epoch, place
+    def __init__(self, probe: Loaders, loader: Any, number: int, epoch: int, place: Place, made: Place) -> None:
+        self.probe, self.number, self.epoch, self.place, self.made = probe, number, epoch, place, made
         self.loader = weakref.ref(loader)
         self.batches = self.samples = 0
         self.order = hashlib.blake2b(digest_size=8)
@@ -145,6 +155,7 @@ class _Pass:
             "loader", loader_id=self.number, epoch=self.epoch, batches=self.batches, samples=self.samples if self.known else None,
             index_fingerprint=self.order.hexdigest() if self.known else None, index_set=f"{self.members:016x}" if self.known else None,
             training=self.probe.backwards() > self.backwards, complete=complete, step=session.step, **facts, **self.place.columns(),
+            **{f"made_{k}": v for k, v in self.made.columns().items()},
         )
         self.probe.done(self)
 

@@ -23,6 +23,7 @@ from gpudoctor.probes.recorder import Recorder
 from gpudoctor.probes.settings import ProbeSettings
 
 _HOOKS = (*(n for n in vars(Probe) if n.startswith("on_")), "finish")
+_TABLES = ("fact", "step", "model", "param", "grad_stat", "bucket", "replica", "loss", "clip", "loader", "data_rng", "collective", "overhead")
 MAX_FACTS = 2_000
 
 
@@ -63,7 +64,9 @@ class Session:
         self._entered = 0
 
     def start(self, probes: list[Probe]) -> None:
-        """Take the probes in, in this order."""
+        """Take the probes in, in this order; every table that probes fill counts as captured from now on."""
+        for table in _TABLES:
+            self.recorder.add(table, {"rank": []})
         for probe in probes:
             self.add(probe)
 

@@ -108,8 +108,8 @@ TABLES = (
         "loader",
         "DataLoaders and how they are sharded.",
         (RANK, *ints("loader_id: order of first use; epoch: times iterated before; batches: batches served; samples: indices served; length: len(dataset), -1 if unknown; batch_size: per rank; num_workers: worker processes"),
-         *texts("sampler: class of the sampler; dataset: class of the dataset; index_fingerprint: order of indices of this epoch; index_set: indices of this epoch, regardless of order; path: source path of the loop"),
-         *ints("line: line of the loop; seed: sampler's seed, -1 if it has none; sampler_epoch: sampler.epoch, -1 if it has none"), *flags("pin_memory: batches are pinned; sharded: sampler or dataset splits by rank; shuffle: the sampler shuffles; training: backward passes ran during it; complete: iterated to its end; drop_last: a short last batch is dropped"),
+         *texts("sampler: class of the sampler; dataset: class of the dataset; index_fingerprint: order of indices of this epoch; index_set: indices of this epoch, regardless of order; path: source path of the loop; made_path: source path where it was made"),
+         *ints("line: line of the loop; made_line: line where it was made; seed: sampler's seed, -1 if it has none; sampler_epoch: sampler.epoch, -1 if it has none"), *flags("pin_memory: batches are pinned; sharded: sampler or dataset splits by rank; shuffle: the sampler shuffles; training: backward passes ran during it; complete: iterated to its end; drop_last: a short last batch is dropped"),
          STEP),
     ),
     Table(
