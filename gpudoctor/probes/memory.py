@@ -82,16 +82,16 @@ class Memory(Probe):
             if torch.cuda.memory_reserved(device) or device == torch.cuda.current_device():
                 row = devices.device_row(device) | {"used_by_others": self._others.get(device)}
                 if phase in ("step", "end"):
-                    row["largest_free"] = self._largest_free(device, step, row, phase == "end")
+                    row |= self._pieces(device, step, row, phase == "end")
                 self.session.emit("mem_sample", **common, **row)
 
-    def _largest_free(self, device: int, step: int, row: dict[str, Any], always: bool) -> int | None:
+    def _pieces(self, device: int, step: int, row: dict[str, Any], always: bool) -> dict[str, int]:
         idle = row["reserved"] - row["allocated"]
         last = self._walked.get(device, -WALK_EVERY)
         if idle < 1 << 26 or not (always or step - last >= WALK_EVERY):
-            return None
+            return {}
         self._walked[device] = step
-        return devices.largest_free(device)
+        return devices.pieces(device)
 
     def _look_around(self, step: int) -> None:
         if not self._cuda:
@@ -126,7 +126,7 @@ class Memory(Probe):
             session.recorder.add("mem_event", {
                 "rank": session.rank, "device": device, "action": "oom", "bytes": asked, "device_free": free, "t": time.time_ns(), "step": session.step, **place.columns(),
             })
-            row = devices.device_row(device) | {"largest_free": devices.largest_free(device)}
+            row = devices.device_row(device) | devices.pieces(device)
             session.recorder.add("mem_sample", {"rank": session.rank, "step": session.step, "phase": "oom", "t": time.time_ns(), "inputs": self._inputs, **row})
             if not self._ran_out:
                 self._ran_out = True

@@ -33,9 +33,17 @@ def device_row(device: int) -> dict[str, Any]:
     }
 
 
-def largest_free(device: int) -> int:
-    """The largest free block inside what the allocator holds [B]; walks all blocks, so seldom."""
-    return max((b["size"] for s in torch.cuda.memory_snapshot() if s["device"] == device for b in s["blocks"] if b["state"] == "inactive"), default=0)
+def pieces(device: int) -> dict[str, int]:
+    """Free memory inside what the allocator holds, as columns of mem_sample; walks all blocks, so seldom.
+
+    Segments that are wholly free do not count: the allocator can give those back.
+    """
+    largest = total = 0
+    for segment in torch.cuda.memory_snapshot():
+        if segment["device"] == device and segment["allocated_size"]:
+            idle = [b["size"] for b in segment["blocks"] if b["state"] == "inactive"]
+            largest, total = max(largest, *idle, 0), total + sum(idle)
+    return {"largest_free": largest, "in_pieces": total}
 
 
 def contexts() -> list[int]:

@@ -8,7 +8,7 @@ TABLES = (
         "Memory of one device as one rank saw it at one moment.",
         (RANK, *ints("step: optimizer step; device: CUDA ordinal, -1 is host memory of the rank; t: when [ns]"),
          *texts("phase: step, forward, backward, optimizer, end, oom"),
-         *ints("allocated: live tensors [B]; reserved: held by the caching allocator [B]; peak_allocated: since start [B]; peak_reserved: since start [B]; used_by_others: held by other processes on the card [B]; largest_free: largest free block inside reserved [B]; total: card or host memory [B]; free: free by the driver [B]; retries: times the allocator had to empty its cache and try again, since start; inputs: elements given to forward so far in this step")),
+         *ints("allocated: live tensors [B]; reserved: held by the caching allocator [B]; peak_allocated: since start [B]; peak_reserved: since start [B]; used_by_others: held by other processes on the card [B]; largest_free: largest free block inside reserved [B]; in_pieces: free bytes in segments that are partly in use [B]; total: card or host memory [B]; free: free by the driver [B]; retries: times the allocator had to empty its cache and try again, since start; inputs: elements given to forward so far in this step")),
     ),
     Table(
         "mem_block",
