@@ -11,7 +11,12 @@ WITH steady AS (
         coalesce(sum("end" - start) FILTER (NOT warmup), 0) AS cost_ns
     FROM call WHERE (rank, step) IN (SELECT (rank, step) FROM call WHERE kind = 'free' AND callee LIKE '%:empty_cache') GROUP BY rank
 )
-SELECT c.rank, k.start_ns, k.end_ns, k.frees AS count, k.cost_ns::BIGINT AS cost_ns, c.path, c.line, k.frees, k.allocs, t.steps, (k.cost_ns / t.steps)::BIGINT AS ns
+SELECT c.rank, k.start_ns, k.end_ns, k.frees AS count, k.cost_ns::BIGINT AS cost_ns, c.path, c.line, k.frees, k.allocs, t.steps, (k.cost_ns / t.steps)::BIGINT AS ns, NULL AS abstain
 FROM cleared c JOIN cost k USING (rank) JOIN steady t USING (rank)
 WHERE c.hit >= $min_steps_share * t.steps
-ORDER BY c.rank, c.path, c.line
+UNION ALL
+SELECT c.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'memory is freed in the steps, but the capture has no Python stacks that say by whom'
+FROM call c JOIN steady t USING (rank)
+WHERE c.kind = 'free' AND NOT c.warmup AND c.rank NOT IN (SELECT rank FROM pystack)
+GROUP BY c.rank, t.steps HAVING count(DISTINCT c.step) >= $min_steps_share * t.steps
+ORDER BY 1, 6, 7

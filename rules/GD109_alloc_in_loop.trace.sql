@@ -14,7 +14,7 @@ WITH steady AS (
     WHERE c.step IS NOT NULL GROUP BY c.rank
 ), fired AS (
     SELECT i.*, s.steps FROM inside i JOIN steady s USING (rank)
-    WHERE i.hit >= $min_steps_share * s.steps AND i.steady_allocs >= $min_steps_share * s.steps
+    WHERE i.hit >= $min_steps_share * s.steps AND least(i.steady_allocs, i.steady_frees) >= $min_steps_share * s.steps
 ), whole AS (
     SELECT rank, min(start) AS start_ns, max("end") AS end_ns, count(*) FILTER (kind = 'alloc') AS allocs, count(*) FILTER (kind = 'free') AS frees,
         sum("end" - start) AS ns, count(step) AS in_steps

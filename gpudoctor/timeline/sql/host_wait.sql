@@ -1,4 +1,5 @@
 -- host_wait: every time the host waits for a GPU in a step: synchronising calls, copies that return late, spinning queries.
+-- Queries spin only on threads that launch work: watchdogs poll events too, and nobody waits for them.
 -- `count` is 0 for a copy whose waiting belongs to the synchronisation right after it (what `.item()` does).
 CREATE OR REPLACE TABLE host_wait AS
 WITH copies AS (
@@ -16,7 +17,8 @@ WITH copies AS (
           FROM calls WHERE kind = 'query' OR last_kind = 'query')
     WHERE kind = 'query' GROUP BY rank, tid, run HAVING count(*) >= 10
 ), spins AS (
-    SELECT r.* FROM runs r WHERE NOT EXISTS (SELECT 1 FROM op o WHERE o.rank = r.rank AND o.tid = r.tid AND o.launch BETWEEN r.start AND r."end")
+    SELECT r.* FROM runs r SEMI JOIN (SELECT DISTINCT rank, tid FROM op WHERE tid IS NOT NULL) t ON t.rank = r.rank AND t.tid = r.tid
+    WHERE NOT EXISTS (SELECT 1 FROM op o WHERE o.rank = r.rank AND o.tid = r.tid AND o.launch BETWEEN r.start AND r."end")
 ), waits AS (
     SELECT rank, tid, kind, name_id, start, "end", "end" - start AS ns, corr, step, warmup, 1 AS count, NULL::BIGINT AS bytes, NULL::BIGINT AS device, NULL::BIGINT AS stream
     FROM calls WHERE kind IN ('stream_sync', 'device_sync', 'event_sync')
