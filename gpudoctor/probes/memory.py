@@ -22,7 +22,8 @@ WALK_EVERY = 64
 
 
 class Memory(Probe):
-    """Writes mem_sample, device_process, mem_event (out of memory); facts: load-lands, cuda-context, model-device."""
+    """Writes mem_sample, device_process, mem_event (out of memory); facts: load-lands, cuda-context, model-device,
+    dataparallel-used."""
 
     def start(self) -> None:
         self._cuda = torch.cuda.is_available()
@@ -33,6 +34,7 @@ class Memory(Probe):
         self._others: dict[int, int | None] = {}
         self._ran_out = False
         wrap(torch, "load", self._load)
+        wrap(torch.nn.DataParallel, "__init__", self._data_parallel)
         if self._cuda:
             with contextlib.suppress(AttributeError, RuntimeError):
                 torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
@@ -112,11 +114,18 @@ class Memory(Probe):
             if watch:
                 with self.session.counted():
                     for device, (was, now) in enumerate(zip(before, _held(), strict=True)):
-                        if device != torch.cuda.current_device() and now - was >= LAND_BYTES:
-                            self.session.fact("load-lands", name=str(device), place=caller(1), value=float(now - was))
+                        if now - was >= LAND_BYTES:
+                            self.session.fact("load-lands", str(device), str(torch.cuda.current_device()), caller(1), float(now - was))
             return result
 
         return load
+
+    def _data_parallel(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(module: Any, *args: Any, **kwargs: Any) -> None:
+            original(module, *args, **kwargs)
+            self.session.fact("dataparallel-used", place=caller(1), value=float(len(getattr(module, "device_ids", None) or ())))
+
+        return init
 
     def _out_of_memory(self, device: int, asked: int, held: int, free: int) -> None:
         """Called by the allocator before it raises; keeps the first snapshot, and a row for each time."""
