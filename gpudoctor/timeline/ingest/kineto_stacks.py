@@ -33,7 +33,7 @@ WITH f AS (
 )
 SELECT c.rank, c.corr, c.depth, t.file, t.line, t.func
 FROM counted c JOIN frame t USING (frame_id)
-WHERE t.user OR c.depth = 0"""
+WHERE t.user OR c.depth <= 1"""
 _OPERATOR_STACKS = """INSERT INTO pystack (rank, corr, depth, file, line, func)
 SELECT c.rank, c.corr, f.depth, f.file, f.line, f.func
 FROM calls c JOIN (SELECT external, any_value(stack) AS stack FROM stacks GROUP BY external) s USING (external) JOIN frame f USING (stack)
@@ -41,7 +41,7 @@ WHERE c.corr IS NOT NULL"""
 
 
 def add_stacks(store: Store, tables: dict[str, pa.Table]) -> None:
-    """Fill pystack for the CUDA calls of one rank: the user's frames around each, and the innermost whoever's it is.
+    """Fill pystack for the CUDA calls of one rank: the user's frames around each, and the innermost two whoever's they are (a builtin and its caller).
 
     Takes the frames and stacks out of `tables`.
     """
@@ -71,7 +71,7 @@ def _from_operators(store: Store, operators: pa.Table, calls: pa.Table) -> None:
     for text in texts.to_pylist():
         for depth, frame in enumerate(text.split(";")[:_DEEPEST]):
             file, line, func, user = _parse(frame)
-            if user or depth == 0:
+            if user or depth <= 1:
                 for name, value in zip(rows, (text, depth, file, line, func), strict=True):
                     rows[name].append(value)
     types = {"depth": pa.int64(), "line": pa.int64()}
