@@ -8,6 +8,10 @@ from typing import Any
 from gpudoctor.machine.cards import Card, Pair, cards_of, pairs_of
 from gpudoctor.machine.host import Fact, facts_of
 from gpudoctor.machine.seam import Machine
+from gpudoctor.machine.simulate import MARK, all_reduce_time
+from gpudoctor.machine.topology import topology_of
+
+BUCKETS = (1 << 20, 25 << 20, 100 << 20)
 
 
 @dataclass(slots=True)
@@ -36,6 +40,13 @@ class Examined:
             "device_process": [{"device": c.index, "pid": pid, "bytes": used} for c in self.cards for pid, used in c.processes],
         }
 
+    def all_reduce_times(self) -> dict[int, float]:
+        """Expected seconds of an all-reduce over all cards, by its bytes; empty with fewer than two cards. Modelled."""
+        if len(self.cards) < 2:
+            return {}
+        topology = topology_of(self.cards, self.pairs)
+        return {count: all_reduce_time(count, topology) for count in BUCKETS}
+
     def summary(self) -> dict[str, Any]:
         """The same as plain values, for the report's summary."""
         plain: dict[str, Any] = {}
@@ -46,6 +57,7 @@ class Examined:
         return {
             "host": self.host, "facts": plain, "interfaces": [f.text for f in self.facts if f.name == "interface"],
             "cards": tables["gpu"], "links": tables["link"], "variables": self.variables, "unseen": self.unseen,
+            "all_reduce": [{"bytes": count, "seconds": seconds, "source": MARK} for count, seconds in self.all_reduce_times().items()],
         }
 
 

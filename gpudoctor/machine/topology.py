@@ -91,12 +91,12 @@ def topology_of(cards: Sequence[Card], pairs: Sequence[Pair]) -> Topology:
         nodes.append(Node(card.name or "card", card.memory or 0, peak or UNKNOWN_PEAK, link, 0 if i in uplinks[1] else -1))
     rates = {}
     for pair in pairs:
-        a, b = cards[index[pair.device]], cards[index[pair.peer]]
+        a = cards[index[pair.device]]
         if pair.p2p == "ok" and pair.bandwidth:
             rates[index[pair.device], index[pair.peer]] = (DIRECT * pair.bandwidth, _DIRECT_LATENCY)
         elif pair.kind == "NVLINK" and pair.p2p == "untested" and (nominal := nvlink_rate(a.arch or "", pair.nvlinks)):
-            rates[index[pair.device], index[b.index]] = (DIRECT * nominal, _DIRECT_LATENCY)
-            assumed.append(f"NVLink between {a.index} and {b.index} at its nominal rate (not measured)")
+            rates[index[pair.device], index[pair.peer]] = (DIRECT * nominal, _DIRECT_LATENCY)
+            assumed.append(f"NVLink between {pair.device} and {pair.peer} at its nominal rate (not measured)")
     return Topology(tuple(nodes), rates, uplinks[0], tuple(dict.fromkeys(assumed)))
 
 

@@ -9,7 +9,8 @@ from rich.tree import Tree
 from gpudoctor.machine.cards import Card, Pair
 from gpudoctor.machine.examine import Examined
 from gpudoctor.machine.rates import pcie_rate
-from gpudoctor.units import rate, size
+from gpudoctor.machine.simulate import MARK
+from gpudoctor.units import duration, rate, size
 
 _LABELS = (
     ("driver", "driver"), ("kernel_module", "kernel module"), ("cuda_driver", "CUDA (driver)"), ("torch", "torch"), ("torch_cuda", "CUDA (torch)"),
@@ -30,6 +31,9 @@ def tree_of(examined: Examined) -> Tree:
         _card(roots[above], card)
     if examined.pairs:
         root.add("pairs (row → column)").add(_matrix(examined.cards, examined.pairs))
+    if times := examined.all_reduce_times():
+        words = ", ".join(f"{size(count)} in {duration(seconds * 1e9)}" for count, seconds in times.items())
+        root.add(f"all-reduce over all cards ({MARK}): {words}")
     if examined.variables:
         branch = root.add("variables")
         for name, value in examined.variables.items():

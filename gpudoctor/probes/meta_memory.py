@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _BLOCK = 512  # the caching allocator rounds every request up to this
+_CONVOLUTIONS = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
 
 
 class MetaMemory(TorchDispatchMode):  # type: ignore[misc]
@@ -34,6 +35,8 @@ class MetaMemory(TorchDispatchMode):  # type: ignore[misc]
         for leaf in tree_leaves(out):
             if isinstance(leaf, torch.Tensor):
                 self._count(leaf)
+        if func in _CONVOLUTIONS:
+            self.peak = max(self.peak, self.live + _workspace(args, out))
         return out
 
     def _count(self, tensor: torch.Tensor) -> None:
@@ -54,15 +57,28 @@ class MetaMemory(TorchDispatchMode):  # type: ignore[misc]
         self.live -= size
 
 
+def _workspace(args: Any, out: Any) -> int:
+    """What cuDNN takes to turn a convolution's images from NCHW, which tensor cores do not read, into NHWC and back."""
+    images = [args[0], args[1]] if isinstance(out, tuple) else [args[0], out]
+    if any(i.dim() != 4 or i.is_contiguous(memory_format=torch.channels_last) for i in images):
+        return 0
+    return sum(int(i.nbytes) for i in images)
+
+
 @contextlib.contextmanager
-def fused_attention() -> Iterator[None]:
-    """Within it attention takes the fused kernels that a CUDA card would take; the meta device picks the slow path."""
-    plain = torch.nn.functional.scaled_dot_product_attention
-    torch.nn.functional.scaled_dot_product_attention = _fused
+def card_kernels() -> Iterator[None]:
+    """Within it attention and dropout take the fused kernels of a CUDA card; the meta device would pick others."""
+    functional = torch.nn.functional
+    attention, dropout = functional.scaled_dot_product_attention, functional.dropout
+    functional.scaled_dot_product_attention, functional.dropout = _fused, _dropout
     try:
         yield
     finally:
-        torch.nn.functional.scaled_dot_product_attention = plain
+        functional.scaled_dot_product_attention, functional.dropout = attention, dropout
+
+
+def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    return torch.native_dropout(input, p, True)[0] if training and p > 0 else input
 
 
 def _fused(

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpudoctor.probes.meta_memory import MetaMemory, fused_attention
+from gpudoctor.probes.meta_memory import MetaMemory, card_kernels
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1, foreach=True),
@@ -146,7 +146,8 @@ def state_bytes(trainable: list[nn.Parameter], name: str) -> int:
 
 def _eight_bit(p: nn.Parameter) -> int:
     """Two moments in blocks of 256 bytes with one fp32 scale each; small tensors stay in fp32."""
-    return 8 * p.numel() if p.numel() < 4096 else 2 * (p.numel() + 4 * -(-p.numel() // 256))
+    count = int(p.numel())
+    return 8 * count if count < 4096 else 2 * (count + 4 * -(-count // 256))
 
 
 def activations(model: nn.Module, inputs: Any, blocks: Blocks) -> tuple[int, list[int]]:
@@ -163,7 +164,7 @@ def activations(model: nn.Module, inputs: Any, blocks: Blocks) -> tuple[int, lis
     handles = [block.register_forward_pre_hook(note(before, i)) for i, block in enumerate(blocks.modules)]
     handles += [block.register_forward_hook(note(after, i)) for i, block in enumerate(blocks.modules)]
     try:
-        with memory, fused_attention():
+        with memory, card_kernels():
             memory.add([*model.parameters(), *model.buffers(), *tensors(inputs)])
             start = memory.live
             loss = _call(model, inputs)
@@ -181,7 +182,7 @@ def _boundary(model: nn.Module, inputs: Any, blocks: Blocks) -> int:
     if not blocks.modules:
         return 0
     handle = blocks.modules[0].register_forward_hook(lambda _module, _args, out: sizes.append(sum(t.nbytes for t in tensors(out)[:1])))
-    with fused_attention(), torch.no_grad():
+    with card_kernels(), torch.no_grad():
         _call(model, inputs)
     handle.remove()
     return sizes[0] if sizes else 0
@@ -194,7 +195,7 @@ def peak(model: nn.Module, inputs: Any, name: str) -> int | None:
     trainable = [p for p in model.parameters() if p.requires_grad]
     optimizer = OPTIMIZERS[name](trainable)
     memory = MetaMemory()
-    with memory, fused_attention():
+    with memory, card_kernels():
         memory.add([*model.parameters(), *model.buffers(), *tensors(inputs)])
         for _ in range(2):
             loss = _call(model, inputs)
@@ -207,7 +208,7 @@ def peak(model: nn.Module, inputs: Any, name: str) -> int | None:
 
 
 def _flops(model: nn.Module, inputs: Any) -> int:
-    with FlopCounterMode(display=False) as counter, fused_attention():
+    with FlopCounterMode(display=False) as counter, card_kernels():
         _call(model, inputs).backward()
     model.zero_grad(set_to_none=True)
     total: int = counter.get_total_flops()

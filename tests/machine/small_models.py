@@ -60,3 +60,8 @@ def net() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 def perceptron() -> tuple[nn.Module, torch.Tensor]:
     return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 8)), torch.zeros(16, 64)
+
+
+def wide_gpt() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    ids = torch.zeros(4, 256, dtype=torch.long)
+    return Gpt(256, 6, 8, 2000, 256), (ids, ids.clone())

@@ -24,7 +24,8 @@ class Block:
 class Costs:
     """A model at `batch` samples a card. Bytes unless said otherwise.
 
-    `activations_checkpointed` is None where the model has no repeated part. `peaks` are exact single-card peaks
+    `activations` are kept from the forward pass for the backward pass; `activations_checkpointed` is None where the model
+    has no repeated part; `transient` is held for a moment as the backward pass begins. `peaks` are exact single-card peaks
     by optimizer where the step was played through on the meta device. `exact` tells counting from formulas.
     """
 
@@ -36,6 +37,7 @@ class Costs:
     buffers: int = 0
     activations: int = 0
     activations_checkpointed: int | None = None
+    transient: int = 0
     blocks: tuple[Block, ...] = ()
     boundary: int = 0
     flops: float = 0.0
@@ -73,7 +75,7 @@ class Costs:
             return self
         share = batch / self.batch
         return replace(
-            self, batch=batch, activations=round(self.activations * share), flops=self.flops * share, boundary=round(self.boundary * share),
+            self, batch=batch, activations=round(self.activations * share), flops=self.flops * share, boundary=round(self.boundary * share), transient=round(self.transient * share),
             activations_checkpointed=None if self.activations_checkpointed is None else round(self.activations_checkpointed * share),
             blocks=tuple(replace(b, activations=round(b.activations * share)) for b in self.blocks), peaks={}, peaks_checkpointed={},
         )

@@ -39,14 +39,21 @@ def _decoder(c: Config, **more: Any) -> Shape:
         "ffn": int(c["intermediate_size"]), "tied": bool(c.get("tie_word_embeddings", False)),
         "qkv_bias": bool(c.get("attention_bias", False)), "out_bias": bool(c.get("attention_bias", False)), "mlp_bias": bool(c.get("mlp_bias", False)),
     }
-    return Shape(**(known | more))
+    return Shape(**(known | _behaviour(c) | more))
+
+
+def _behaviour(c: Config) -> Config:
+    """What changes activations, not parameters: the activation function, and whether anything is dropped."""
+    function = str(c.get("hidden_act") or c.get("activation_function") or c.get("activation") or "gelu")
+    rates = [c.get(k) for k in ("hidden_dropout_prob", "dropout", "resid_pdrop", "hidden_dropout")]
+    return {"activation": function, "dropout": any(rate for rate in rates)}
 
 
 def _gpt2(c: Config) -> Shape:
     hidden = int(c["n_embd"])
     return Shape(
         "gpt2", hidden, int(c["n_layer"]), int(c["n_head"]), int(c["vocab_size"]), int(c.get("n_inner") or 4 * hidden), gated=False, norm=2,
-        qkv_bias=True, out_bias=True, mlp_bias=True, tied=bool(c.get("tie_word_embeddings", True)), positions=int(c["n_positions"]),
+        qkv_bias=True, out_bias=True, mlp_bias=True, tied=bool(c.get("tie_word_embeddings", True)), positions=int(c["n_positions"]), **_behaviour(c),
     )
 
 
@@ -93,7 +100,7 @@ def _distilbert(c: Config) -> Shape:
     return Shape(
         "distilbert", hidden, int(c["n_layers"]), int(c["n_heads"]), vocab, int(c["hidden_dim"]), gated=False, norm=2, final_norm=False,
         qkv_bias=True, out_bias=True, mlp_bias=True, tied=True, causal=False, positions=int(c["max_position_embeddings"]), extra=extra,
-        head=_task(c) == "ForMaskedLM",
+        head=_task(c) == "ForMaskedLM", **_behaviour(c),
     )
 
 

@@ -34,6 +34,8 @@ class Shape:
     extra: int = 0
     causal: bool = True
     head: bool = True
+    activation: str = "gelu"
+    dropout: bool = False
 
     @property
     def layer_parameters(self) -> int:
@@ -62,12 +64,12 @@ class Shape:
 
     def layer_activations(self, element: int) -> float:
         """Bytes a token that one layer keeps for the backward pass, attention fused (nothing quadratic is kept)."""
-        q, k = self.heads * self._dim, self._kv * self._dim
-        norms = 2 * self.hidden * (2 if element == 2 else 1) + 2 * self.hidden
-        attention = 2 * q + 2 * k + self.hidden
-        used = max(self.experts_used, 1)
-        mlp = used * (4 if self.gated else 2) * self.ffn + self.hidden
-        return element * (norms + attention + mlp) + 4 * self.heads
+        q = self.heads * self._dim
+        norms = (2 * self.hidden * 2 if element == 2 and self.norm == 1 else 2 * self.hidden) + 2 * self.hidden
+        attention = 4 * q + self.hidden
+        kept = {"gated": 4, "relu": 1, "gelu": 2}.get("gated" if self.gated else self.activation, 5)
+        mlp = max(self.experts_used, 1) * kept * self.ffn + self.hidden * self.gated
+        return element * (norms + attention + mlp) + 4 * self.heads + 2 * self.hidden * self.dropout
 
     def flops(self, sequence: int) -> float:
         """Operations a token, forward and backward: six a parameter in use, and attention."""
@@ -81,12 +83,13 @@ def costs_of(shape: Shape, batch: int, sequence: int, precision: str) -> Costs:
     element = 4 if precision == "fp32" else 2
     tokens = batch * sequence
     layer = round(tokens * shape.layer_activations(element))
-    loss = tokens * shape.vocab * (element + 8) if shape.head else 0
+    logits = tokens * shape.vocab if shape.head else 0
     boundary = tokens * shape.hidden * element
     casts = 2 * shape.parameters if precision == "mixed" else 0
     return Costs(
         name=shape.name, precision=precision, batch=batch, parameters=shape.parameters, trainable=shape.parameters,
-        activations=shape.layers * layer + loss + boundary + casts, activations_checkpointed=shape.layers * boundary + layer + loss + casts,
+        activations=shape.layers * layer + (4 + element) * logits + boundary + casts, activations_checkpointed=(shape.layers + 1) * boundary + (4 + element) * logits + casts,
+        transient=(4 + element) * logits,
         blocks=tuple(Block(f"layer {i}", shape.layer_parameters, layer) for i in range(shape.layers)),
         boundary=boundary, flops=float(shape.flops(sequence) * tokens),
         notes=("activations and operations are from formulas with fused attention",),

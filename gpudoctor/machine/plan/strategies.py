@@ -55,7 +55,10 @@ class _Parts:
     @classmethod
     def of(cls, costs: Costs, optimizer: str, option: Option) -> _Parts:
         name = "adamw8bit" if option.eight_bit and optimizer in ("adam", "adamw") else optimizer
-        kept = costs.activations_checkpointed if option.checkpoint and costs.activations_checkpointed is not None else costs.activations
+        kept = costs.activations + costs.transient
+        if option.checkpoint and costs.activations_checkpointed is not None:
+            recomputed = max((b.activations for b in costs.blocks), default=0)
+            kept = costs.activations_checkpointed + max(costs.transient, recomputed)
         states, scratch = costs.state_bytes(name), step_scratch(costs, name)
         largest = max((b.parameters for b in costs.blocks), default=costs.parameters) * costs.element
         exact = (costs.peaks_checkpointed if option.checkpoint else costs.peaks).get(name)
