@@ -8,7 +8,7 @@ _CAPTURE = ("there is no GPU capture", "a capture: `gpudoctor run` on a GPU, nsy
 _RUN = ("the ranks were not watched", "`gpudoctor run train.py`")
 _SNAPSHOT = ("there is no allocator snapshot", "torch.cuda.memory._dump_snapshot() after _record_memory_history()")
 _LOG = ("there are no NCCL logs", "NCCL_DEBUG=INFO, its output given to `gpudoctor analyze`")
-_MACHINE = ("the machine was not examined", "`gpudoctor env`")
+_MACHINE = ("no card was seen", "a machine whose NVIDIA driver answers")
 
 _BY_TABLE = {
     **dict.fromkeys(("gpu_op", "api", "sync", "event_record", "stream", "gpu_mem", "pystack", "cpu_op", "nvtx"), _CAPTURE),
