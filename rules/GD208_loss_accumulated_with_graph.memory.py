@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -67,7 +68,7 @@ def check(store: Any, params: Mapping[str, Any]) -> Iterator[Evidence]:
 
 def _is_even(seqs: list[int], whole: tuple[int, int]) -> bool:
     """Spread over half the trace or more, to its end, at like distances."""
-    gaps = [b - a for a, b in zip(seqs, seqs[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(seqs)]
     usual = median(gaps)
     return usual > 1 and 2 * (seqs[-1] - seqs[0]) >= whole[1] - whole[0] and whole[1] - seqs[-1] <= 3 * usual + 8 and sum(0.5 * usual <= g <= 2 * usual for g in gaps) >= 0.7 * len(gaps)
 

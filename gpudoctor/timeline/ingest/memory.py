@@ -44,7 +44,10 @@ def read(path: Path, rank: int, store: Store) -> None:
         reader.budget = lambda: unpickler.read_bytes // BYTES_PER_ROW
         whole = unpickler.load()
         if isinstance(whole, list):
-            reader.segments(0, whole)
+            try:
+                reader.segments(0, whole)
+            except (TypeError, KeyError, ValueError, IndexError):
+                raise InputError(f"{path}: not an allocator snapshot (a list of something else)") from None
         elif not isinstance(whole, dict) or "segments" not in whole:
             raise InputError(f"{path}: not an allocator snapshot (no segments)")
         reader.finish()
