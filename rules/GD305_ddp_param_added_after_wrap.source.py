@@ -25,7 +25,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
             continue
         root = model.root_of(wrap)
         for event in model.calls("setattr", "module.add_module", "module.register_parameter", "module.register_module", "module.requires_grad_", "param.requires_grad_", "tensor.requires_grad_"):
-            if not wrap.index < event.index < root.last or event.region is wrap.region and event.node is wrap.node or _rewrapped(model, event, wrap):
+            if not wrap.index < event.index < root.last or (event.region is wrap.region and event.node is wrap.node) or _rewrapped(model, event, wrap):
                 continue
             what = _adds(event)
             if what and event.recv is not None and (belongs(model, event.recv, inner) or is_kind(event.recv, "ddp")) and event.index > wrap.index and not _inside_forward(event):

@@ -29,10 +29,10 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
         for event in model.calls(*_MOVES):
             if event.index < wrap.index or event.recv is None or model.root_of(event) is not model.root_of(wrap):
                 continue
-            ours = event.fn.startswith("ddp") and same(event.recv, wrap.result) or event.fn.startswith("module") and same(event.recv, inner)
+            ours = (event.fn.startswith("ddp") and same(event.recv, wrap.result)) or (event.fn.startswith("module") and same(event.recv, inner))
             if not ours or _place(event) in before or event.fn in ("ddp.cpu",) or any(w.index > event.index for w in model.calls(DDP)):
                 continue
-            if event.fn.rpartition(".")[2] in ("to", "cuda") and before & {("cuda",)} or event.fn.endswith((".to", ".cuda")) and any(p[0] in ("to", "cuda") for p in before):
+            if (event.fn.rpartition(".")[2] in ("to", "cuda") and before & {("cuda",)}) or (event.fn.endswith((".to", ".cuda")) and any(p[0] in ("to", "cuda") for p in before)):
                 continue
             if _trains_after(model, event):
                 yield at(event, call=text_of(event.node), wrap_line=wrap.line, message=_MESSAGE, fix=_FIX)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
-import ast
-
 from gpudoctor.source.evidence import at
 from gpudoctor.source.modules import DDP, wrapped
 from gpudoctor.source.values import Value, alternatives, const_of, is_kind
@@ -34,7 +33,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
                 continue
             unused = _unused(model, value)
             if unused:
-                name, line = unused[0]
+                _name, line = unused[0]
                 yield at(wrap, layers=", ".join(n for n, _ in unused), layer_line=line, cls=value.name, message=_MESSAGE, fix=_FIX)
                 break
 
@@ -61,7 +60,7 @@ def _unused(model: Any, value: Value) -> list[tuple[str, int]]:
     for name, layer in model.attributes(value).items():
         if name in read or not _has_parameters(layer):
             continue
-        if any(e.fn.endswith("requires_grad_") or e.fn == "setattr" and const_of(e.args[0]) == "requires_grad" for e in model.calls("module.requires_grad_", "setattr")):
+        if any(e.fn.endswith("requires_grad_") or (e.fn == "setattr" and const_of(e.args[0]) == "requires_grad") for e in model.calls("module.requires_grad_", "setattr")):
             return []
         out.append((name, getattr(layer.node, "lineno", 0)))
     return out
@@ -73,6 +72,6 @@ def _only_built(node: ast.Attribute) -> bool:
 
 def _has_parameters(layer: Value) -> bool:
     found = alternatives(layer)
-    return bool(found) and all(a.op == "call" and str(a.name).startswith("torch.nn.") and is_kind(a, "module") and not any(w in str(a.name) for w in _NO_PARAMETERS)
-                               and not str(a.name).endswith(("Sequential", "ModuleList", "ModuleDict")) or a.op == "call" and str(a.name).endswith("Sequential") and any(
-                                   _has_parameters(x) for x in a.args) for a in found)
+    return bool(found) and all((a.op == "call" and str(a.name).startswith("torch.nn.") and is_kind(a, "module") and not any(w in str(a.name) for w in _NO_PARAMETERS)
+                               and not str(a.name).endswith(("Sequential", "ModuleList", "ModuleDict"))) or (a.op == "call" and str(a.name).endswith("Sequential") and any(
+                                   _has_parameters(x) for x in a.args)) for a in found)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
-import ast
-
 from gpudoctor.source.evidence import at, at_node
 from gpudoctor.source.training import distributed
 from gpudoctor.source.values import Value, alternatives, const_of, depends_on, literal

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpudoctor.model import Evidence
+from gpudoctor.model import Evidence, Severity
 from gpudoctor.source import Module
-import re
-
-from gpudoctor.model import Severity
 from gpudoctor.source.evidence import at
 from gpudoctor.source.modules import DDP, parts, wrapped
 from gpudoctor.source.values import Value, const_of, same

@@ -7,12 +7,12 @@ from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
+from gpudoctor.source.accumulation import windows_of_length
 from gpudoctor.source.data import length_of
 from gpudoctor.source.events import Region
 from gpudoctor.source.evidence import at
 from gpudoctor.source.scaling import divisor_of
 from gpudoctor.source.simulate import window_of
-from gpudoctor.source.accumulation import windows_of_length
 from gpudoctor.source.training import loss_of, training
 from gpudoctor.source.values import const_of
 

@@ -40,7 +40,7 @@ def _multiplies(accelerator: Value) -> bool:
 
 def _knows(scheduler: Value, prepare: Event) -> bool:
     for v in ancestors(scheduler, 400, lambda v: v.kind in ("optimizer", "accelerator") or v.op == "new"):
-        if v.kind == "world" or v.op == "star" or v.op == "function" and v.target is not None and not v.args:
+        if v.kind == "world" or v.op == "star" or (v.op == "function" and v.target is not None and not v.args):
             return True
         if v.op == "len" and not any(x.op == "call" and str(x.name).startswith("accelerator.prepare") for x in ancestors(v, 20)):
             return True

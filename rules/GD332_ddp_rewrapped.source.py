@@ -30,4 +30,4 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
 
 
 def _older(value: Value, first: int) -> bool:
-    return value.kind == "ddp" or value.event is not None and value.event.index < first and value.op in ("call", "new") and value.kind == "module"
+    return value.kind == "ddp" or (value.event is not None and value.event.index < first and value.op in ("call", "new") and value.kind == "module")

@@ -23,12 +23,12 @@ class Micro:
 
 @dataclass(slots=True)
 class Window:
-    """Micro-batches since the last step, the step, and the zero_grad calls between (with the number of micro-batches before each)."""
+    """Micro-batches since the last step, the step, and the zero_grad and unscale_ calls between (with the number of micro-batches before each)."""
 
     micros: list[Micro] = field(default_factory=list)
     step: Event = None  # type: ignore[assignment]
     zeroed: list[tuple[Event, int]] = field(default_factory=list)
-    closed_by_end: bool = False
+    unscaled: list[tuple[Event, int]] = field(default_factory=list)
 
 
 def windows(loop: Region, extra: int = 0) -> Iterator[list[Window]]:
@@ -53,6 +53,8 @@ def _windows(entries: list[Entry]) -> list[Window]:
             now.micros.append(Micro(event, quiet if forward_seen else None, entry.turn))
         elif event.fn.endswith(".zero_grad"):
             now.zeroed.append((event, len(now.micros)))
+        elif event.fn == "scaler.unscale_":
+            now.unscaled.append((event, len(now.micros)))
         elif event.fn in STEPS:
             now.step = event
             if now.micros:
@@ -75,3 +77,9 @@ def _enabled(context: Value) -> bool:
 
 def _event_of(value: Value) -> Event | None:
     return value.event
+
+
+def windows_of_length(loop: Region, turns: int) -> Iterator[list[Window]]:
+    """Windows of a loop of a known length, for each set of choices."""
+    for run in runs(loop, turns=turns):
+        yield _windows(run.entries)

@@ -84,3 +84,35 @@ def sampler_of(loader: Event) -> Value | None:
         if a.kind == "batchsampler" and a.args:
             return a.args[0]
     return batch
+
+
+def length_of(model: Model, value: Value | None, depth: int = 0) -> int | None:
+    """The number of items, where literals and constants tell it for sure."""
+    if value is None or depth > 8:
+        return None
+    found = alternatives(value)
+    if len(found) != 1:
+        return None
+    v = found[0]
+    if v.op in ("tuple", "list"):
+        grown = "[*]" in model.attributes(v)
+        return None if grown or any(a.op == "star" for a in v.args) else len(v.args)
+    if v.op == "call" and v.name == "builtins.range":
+        bounds = [const_of(a) for a in v.args]
+        return len(range(*bounds)) if bounds and all(isinstance(b, int) for b in bounds) and (len(bounds) < 3 or bounds[2]) else None
+    if (v.op == "call" and v.name == "builtins.enumerate") or v.op == "wrap":
+        return length_of(model, v.args[0], depth + 1) if v.args else None
+    if v.op == "comp" and isinstance(v.node, ast.ListComp) and len(v.node.generators) == 1 and not v.node.generators[0].ifs:
+        return _comprehension_length(v.node.generators[0].iter)
+    if v.op == "call" and str(v.name) in ("torch.randn", "torch.rand", "torch.zeros", "torch.ones", "torch.arange") and v.args:
+        first = v.args[0].args[0] if v.args[0].op in ("tuple", "list") and v.args[0].args else v.args[0]
+        n = const_of(first)
+        return n if isinstance(n, int) else None
+    return None
+
+
+def _comprehension_length(source: ast.expr) -> int | None:
+    if isinstance(source, ast.Call) and getattr(source.func, "id", "") == "range" and len(source.args) == 1 and isinstance(source.args[0], ast.Constant):
+        n = source.args[0].value
+        return n if isinstance(n, int) else None
+    return len(source.elts) if isinstance(source, (ast.List, ast.Tuple)) else None

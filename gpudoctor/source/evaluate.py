@@ -26,6 +26,7 @@ _CMP: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
     ast.In: ("in", lambda a, b: a in b), ast.NotIn: ("not in", lambda a, b: a not in b),
 }
 TENSORS = ("tensor", "grad", "param")
+_NAMESPACES = ("new", "lib", "pymodule", "class", "super")
 RANK_NAMES = frozenset(("rank", "local_rank", "global_rank", "process_index", "local_process_index", "is_main_process", "is_local_main_process",
                         "is_global_zero", "is_master", "is_main", "node_rank", "is_world_process_zero", "is_local_process_zero"))
 WORLD_NAMES = frozenset(("world_size", "num_processes", "n_gpus", "num_gpus"))
@@ -42,6 +43,9 @@ class Expressions(State):
         return method(self, node) if method else self._generic(node)
 
     def call_value(self, fn: Value, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value:
+        raise NotImplementedError
+
+    def method_call(self, obj: Value, method: str, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value:
         raise NotImplementedError
 
     def inline(self, fn: Function, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST, self_value: Value | None = None) -> Value:
@@ -165,7 +169,11 @@ class Expressions(State):
 
     def function_value(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, owner: Class | None = None) -> Value:
         top = self.frame.function is None
-        return Value("function", node=node, target=Function(node, self.frame.module, None if top else self.frame, owner))
+        captured: tuple[Value, ...] = ()
+        if isinstance(node, ast.Lambda):
+            names = dict.fromkeys(n.id for n in ast.walk(node.body) if isinstance(n, ast.Name))
+            captured = tuple(v for n in names if (v := self.store.get((self.frame.id, n))) is not None)
+        return Value("function", captured, node=node, target=Function(node, self.frame.module, None if top else self.frame, owner))
 
     def class_value(self, node: ast.ClassDef) -> Value:
         bases = [self.evaluate(b) for b in node.bases]
@@ -273,7 +281,14 @@ class Expressions(State):
         return self.load_attribute(self.evaluate(node.value), node.attr, node)
 
     def _call(self, node: ast.Call) -> Value:
-        fn = self.evaluate(node.func)
+        obj: Value | None = None
+        if isinstance(node.func, ast.Attribute):
+            obj = self.evaluate(node.func.value)
+            fn = obj
+            if node.func.attr in ("module", "_orig_mod") or any(a.op in _NAMESPACES or (a.uid, node.func.attr) in self.store for a in alternatives(obj)):
+                fn, obj = self.load_attribute(obj, node.func.attr, node.func), None
+        else:
+            fn = self.evaluate(node.func)
         args: list[Value] = []
         for a in node.args:
             if isinstance(a, ast.Starred):
@@ -290,6 +305,8 @@ class Expressions(State):
                 kwargs |= value.kwargs
             else:
                 kwargs["**"] = value
+        if obj is not None and isinstance(node.func, ast.Attribute):
+            return self.method_call(obj, node.func.attr, tuple(args), kwargs, node)
         return self.call_value(fn, tuple(args), kwargs, node)
 
     def _binary(self, node: ast.BinOp) -> Value:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from gpudoctor.source.calls import class_kind
 from gpudoctor.source.events import Event, Region
@@ -21,8 +22,12 @@ _TRIGGERS = frozenset(["backward", "no_sync", "unscale_", "clip_grad_norm_", "cl
 class Model:
     """Roots (places where the program starts), and all events by name."""
 
-    def __init__(self, module: Module, roots: list[Region]) -> None:
+    def __init__(self, module: Module, roots: list[Region], store: dict[tuple[int, str], Value] | None = None) -> None:
         self.module, self.roots = module, roots
+        self._attributes: dict[int, dict[str, Value]] = defaultdict(dict)
+        for (owner, name), value in (store or {}).items():
+            if owner > 0:
+                self._attributes[owner][name] = value
         self._by_fn: dict[str, list[Event]] = defaultdict(list)
         self.events: list[Event] = []
         for root in roots:
@@ -36,6 +41,10 @@ class Model:
         if len(names) == 1:
             return self._by_fn.get(names[0], [])
         return sorted((e for n in names for e in self._by_fn.get(n, ())), key=lambda e: e.index)
+
+    def attributes(self, value: Value) -> dict[str, Value]:
+        """What was stored on an object, by attribute (and by `[key]`), at the end of the program."""
+        return self._attributes.get(value.uid, {})
 
     def methods(self, *names: str) -> list[Event]:
         """Events of a method of that name on whatever receiver."""
@@ -65,22 +74,20 @@ def build_model(module: Module) -> Model:
             root = Region("root", node, module, None)
             value = machine.store.get((top.id, node.name))
             fn = value.target if value is not None and value.op == "function" and value.node is node else Function(node, module)
-            _run(machine, root, top, lambda fn=fn, node=node: machine.inline(fn, (), {"**": Value("unknown")}, node))  # type: ignore[misc]
+            _run(machine, root, top, lambda fn=fn, node=node: machine.inline(fn, (), {"**": Value("unknown")}, node))
             roots.append(root)
-    return Model(module, [r for r in roots if r.children])
+    return Model(module, [r for r in roots if r.children], machine.store)
 
 
-def _run(machine: Interpreter, root: Region, top: Frame, start: object) -> None:
+def _run(machine: Interpreter, root: Region, top: Frame, start: Callable[[], object]) -> None:
     machine.region, machine.frame, machine.conds = root, top, []
     machine.__dict__["_stack"] = []
     saved = machine.budget
     machine.budget = min(saved, ROOT_BUDGET)
     given = machine.budget
     root.first = machine.events
-    try:
-        start()  # type: ignore[operator]
-    except RecursionError:
-        pass
+    with suppress(RecursionError):
+        start()
     root.last = machine.events
     machine.region, machine.frame = root, top
     machine.budget = saved - (given - machine.budget)
@@ -111,7 +118,7 @@ def _class_roots(machine: Interpreter, top: Frame, node: ast.ClassDef, aliases: 
             continue
         root = Region("root", method, machine.module, None)
         fn = cls.method(method.name) or Function(method, machine.module, None, cls)
-        _run(machine, root, top, lambda fn=fn, method=method: _method(machine, cls, fn, method, made[0]))  # type: ignore[misc]
+        _run(machine, root, top, lambda fn=fn, method=method: _method(machine, cls, fn, method, made[0]))
         yield root
 
 

@@ -60,6 +60,8 @@ class Module:
     def location(self, node: ast.AST) -> Location:
         """Where a node stands, in a notebook by cell."""
         line, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
+        if isinstance(body := getattr(node, "body", None), list) and body:
+            end = max(line, min(end or line, body[0].lineno - 1))
         return self.at(line, end, getattr(node, "col_offset", 0) + 1)
 
     def at(self, line: int, end: int | None = None, column: int | None = None) -> Location:

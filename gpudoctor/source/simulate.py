@@ -39,12 +39,12 @@ class Run:
     turns: int
 
 
-def runs(loop: Region, extra: int = 0) -> Iterator[Run]:
-    """Simulate `loop` for three accumulation windows and `extra` turns, once for each set of open choices (16 sets at most)."""
+def runs(loop: Region, extra: int = 0, turns: int | None = None) -> Iterator[Run]:
+    """Simulate `loop` for three accumulation windows and `extra` turns (or `turns`), once for each set of open choices (16 sets at most)."""
     window, atoms = window_of(loop)
     if window is None:
         return
-    turns = 3 * window + extra
+    turns = 3 * window + extra if turns is None else turns
     first = Simulation(loop, atoms, window, turns, {})
     first.run()
     names = list(first.asked)[:4]
