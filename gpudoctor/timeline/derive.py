@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from gpudoctor.timeline.gpu_time import measure_steps
 from gpudoctor.timeline.order_table import order_streams
 from gpudoctor.timeline.steps import find_steps
 from gpudoctor.timeline.store import Store
@@ -13,8 +14,20 @@ def derive(store: Store) -> None:
     """Fill every derived table from what the store holds; call it once, after the last `add`."""
     _run(store, "kind_of_name", "launch_call")
     find_steps(store)
-    _run(store, "step_span", "op", "host_call", "call_site", "host_wait", "gpu_step", "segment", "step_time", "gap", "collective_wait", "untraced_graph")
+    _run(store, "step_span")
+    _launches(store)
+    _run(store, "host_call", "call_site", "host_wait", "gpu_step")
+    measure_steps(store)
+    _run(store, "gap", "collective_wait", "untraced_graph")
     order_streams(store)
+
+
+def _launches(store: Store) -> None:
+    """Join GPU work to its launches; a join that multiplied rows met correlation ids twice, and is done again."""
+    module = "op" if store.count("step_span") else "op_stepless"
+    _run(store, module)
+    if store.count("op") > store.count("gpu_op"):
+        _run(store, "launch_call_once", module)
 
 
 def _run(store: Store, *modules: str) -> None:

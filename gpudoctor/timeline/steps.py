@@ -15,6 +15,7 @@ from statistics import median
 
 import numpy as np
 
+from gpudoctor.timeline.clocks import Ints
 from gpudoctor.timeline.store import Store
 
 _PROFILER = re.compile(r"^ProfilerStep#(\d+)$")
@@ -104,7 +105,7 @@ def _from_ends(store: Store, rank: int) -> list[Step]:
     ends = _outermost_ends((r["start"], r["end"]) for r in ranges)
     if len(ends) <= MIN_STEPS:
         ends = list(_kernel_run_ends(store, rank))
-    if len(ends) <= MIN_STEPS or not _regular(np.diff(np.array(ends, dtype=np.int64))):
+    if len(ends) <= MIN_STEPS or not _regular(np.array([b - a for a, b in pairwise(ends)], dtype=np.int64)):
         return []
     return _between(rank, ends)
 
@@ -139,10 +140,10 @@ def _kernel_run_ends(store: Store, rank: int) -> Iterator[int]:
 def _from_period(store: Store, rank: int) -> list[Step]:
     """Steps from a kernel that comes back after the same number of launches, the widest such period."""
     table = store.connection.execute(
-        "SELECT coalesce(a.start, g.start) AS t, g.name_id AS name FROM gpu_op g LEFT JOIN launch_call a ON a.rank = g.rank AND a.corr = g.corr "
-        "WHERE g.rank = $rank AND g.kind IN ('kernel', 'comm') ORDER BY t, g.start, g.corr, g.name_id", {"rank": rank}).fetchnumpy()
-    names, times = np.asarray(table["name"]), np.asarray(table["t"])
-    best: np.ndarray | None = None
+        "SELECT g.start AS t, g.name_id AS name, coalesce(g.corr, -1) AS corr FROM gpu_op g WHERE g.rank = $rank AND g.kind IN ('kernel', 'comm') "
+        "ORDER BY g.start, g.corr, g.name_id", {"rank": rank}).fetchnumpy()
+    names, times, corr = (np.asarray(np.ma.filled(table[c], -1)) for c in ("name", "t", "corr"))
+    best: Ints | None = None
     if len(names) < 60:
         return []
     order = np.argsort(names, kind="stable")
@@ -150,10 +151,18 @@ def _from_period(store: Store, rank: int) -> list[Step]:
         gaps = np.diff(where)
         if len(where) > MIN_STEPS and gaps.min() >= 20 and where[-1] - where[0] >= 0.6 * len(names) and _regular(gaps, 0.02, 1) and (best is None or len(where) < len(best)):
             best = where
-    return [] if best is None else _between(rank, times[best].tolist())
+    return [] if best is None else _between(rank, _launched(store, rank, corr[best].tolist(), times[best].tolist()))
 
 
-def _regular(gaps: np.ndarray, tolerance: float = 0.5, outliers: int | None = None) -> bool:
+def _launched(store: Store, rank: int, corr: list[int], times: list[int]) -> list[int]:
+    """When the host launched these kernels; their own starts where it is not known for all of them in this order."""
+    rows = store.query("SELECT corr, min(start) AS t FROM launch_call WHERE rank = $rank AND list_contains($corr, corr) GROUP BY corr", {"rank": rank, "corr": corr})
+    found = {r["corr"]: r["t"] for r in rows}
+    launched = [found.get(c, -1) for c in corr]
+    return launched if all(a < b for a, b in pairwise([-1, *launched])) else times
+
+
+def _regular(gaps: Ints, tolerance: float = 0.5, outliers: int | None = None) -> bool:
     """True if all gaps but `outliers` (a quarter of them if not given) lie near their median."""
     middle = float(np.median(gaps))
     allowed = len(gaps) // 4 if outliers is None else outliers

@@ -3,12 +3,9 @@
 -- sync (the host was waiting when the device ran dry, and came back), alloc, data (a range named like data loading), collective (a host-side collective),
 -- launch (the host was launching, 200 µs at most), host (anything else), device (the work was launched, the GPU had to wait).
 CREATE OR REPLACE TABLE gap AS
-WITH idle AS (
-    SELECT rank, device, step, warmup, start, "end", "end" - start AS ns
-    FROM segment WHERE step IS NOT NULL AND comm + compute + copy = 0 AND "end" - start >= 2000
-), following AS (
-    SELECT i.*, o.corr, o.name_id, o.kind, o.tid, o.launch, o.launched, o.graph, o.step AS next_step, least(greatest(o.launched - i.start, 0), i.ns) AS late_ns
-    FROM idle i JOIN op o ON o.rank = i.rank AND o.device = i.device AND o.start = i."end"
+WITH following AS (
+    SELECT i.rank, i.device, i.step, i.warmup, i.start, i."end", i.ns, o.corr, o.name_id, o.kind, o.tid, o.launch, o.launched, o.graph, o.step AS next_step, least(greatest(o.launched - i.start, 0), i.ns) AS late_ns
+    FROM (SELECT *, "end" - start AS ns FROM idle) i JOIN op o ON o.rank = i.rank AND o.device = i.device AND o.start = i."end"
     QUALIFY row_number() OVER (PARTITION BY i.rank, i.device, i.start ORDER BY o.launch NULLS LAST, o.corr, o.stream, o.name_id) = 1
 ), data AS (
     SELECT v.rank, v.tid, v.start, v."end" FROM (

@@ -32,7 +32,8 @@ WITH copies AS (
     SELECT v.rank, v.tid, v.start, v."end", n.text FROM nvtx v JOIN name n USING (name_id)
     WHERE regexp_matches(n.text, '^(gloo|nccl|mpi|ucc):|^DistributedDataParallel\.forward$|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#')
 ), operator AS (
-    SELECT o.rank, o.tid, o.start, o."end", n.text FROM cpu_op o JOIN name n USING (name_id) WHERE o.rank IN (SELECT rank FROM waits)
+    SELECT o.rank, o.tid, o.start, o."end", n.text FROM cpu_op o JOIN name n USING (name_id) WHERE n.text IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal', 'aten::copy_', 'aten::_to_copy')
+        AND EXISTS (SELECT 1 FROM waits)
 ), placed AS (
     SELECT w.*, f.text AS range, f."end" >= w."end" AS in_range
     FROM waits w ASOF LEFT JOIN framework f ON w.rank = f.rank AND w.tid = f.tid AND w.start >= f.start

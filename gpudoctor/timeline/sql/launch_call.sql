@@ -1,4 +1,3 @@
--- launch_call: the call behind each correlation id.
-CREATE OR REPLACE TABLE launch_call AS
-SELECT rank, corr, min(start) AS start, arg_min("end", start) AS "end", arg_min(tid, start) AS tid
-FROM api WHERE corr IS NOT NULL GROUP BY rank, corr;
+-- launch_call: the call behind each correlation id. Correlation ids are unique in what recorders write; where a file has them twice,
+-- `launch_call_once` takes this view's place.
+CREATE OR REPLACE VIEW launch_call AS SELECT rank, corr, start, "end", tid FROM api WHERE corr IS NOT NULL;

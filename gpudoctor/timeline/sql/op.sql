@@ -7,4 +7,4 @@ WITH launched AS (
     FROM gpu_op g LEFT JOIN launch_call a ON a.rank = g.rank AND a.corr = g.corr
 )
 SELECT l.*, s.step, coalesce(s.warmup, false) AS warmup
-FROM launched l ASOF LEFT JOIN step_span s ON l.rank = s.rank AND coalesce(l.launch, CASE WHEN (SELECT count(*) FROM launch_call) = 0 THEN l.start END) >= s.start;
+FROM launched l ASOF LEFT JOIN step_span s ON l.rank = s.rank AND coalesce(l.launch, CASE WHEN NOT EXISTS (SELECT 1 FROM launch_call) THEN l.start END) >= s.start;
