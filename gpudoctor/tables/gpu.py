@@ -61,7 +61,7 @@ TABLES = (
         "cpu_op",
         "Framework operators on the host (aten::…, autograd, DataLoader).",
         (RANK, Column("tid", "int", "thread"), *SPAN, Column("name_id", "int", "→ name"),
-         *ints("depth: nesting depth in its thread, from 0; external: correlation id that ties GPU work to this operator")),
+         *ints("depth: nesting depth in its thread, null where the recorder does not tell it; external: correlation id that ties GPU work to this operator")),
     ),
     Table(
         "pystack",

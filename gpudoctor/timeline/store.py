@@ -36,16 +36,29 @@ class Store:
     `memory_limit` is DuckDB's, such as "4GB"; what does not fit spills into a temporary folder.
     """
 
-    def __init__(self, memory_limit: str | None = None, threads: int | None = None, path: Path | None = None) -> None:
+    def __init__(self, memory_limit: str | None = None, threads: int | None = None, file: Path | None = None) -> None:
+        """An empty store in memory, or in a new `file`, which keeps the memory of large captures low."""
+        self._begin(memory_limit, threads, file, read_only=False)
+        for table in TABLES.values():
+            self.connection.execute(_create(table))
+
+    @classmethod
+    def open(cls, file: Path, memory_limit: str | None = None) -> Store:
+        """Open a finished store; nothing but temporary tables can be added. InputError if the file is damaged."""
+        store = cls.__new__(cls)
+        try:
+            store._begin(memory_limit, None, file, read_only=True)
+        except duckdb.Error as error:
+            raise InputError(f"{file}: not a store that this version reads ({_first_line(error)})") from None
+        return store
+
+    def _begin(self, memory_limit: str | None, threads: int | None, file: Path | None, read_only: bool) -> None:
         spill = Path(tempfile.gettempdir(), f"gpudoctor-{uuid4().hex}")
         self._cleanup = finalize(self, shutil.rmtree, spill, ignore_errors=True)
-        self.connection = _connect(memory_limit, threads, spill, path)
+        self.connection = _connect(memory_limit, threads, spill, file, read_only)
         self.captured: set[str] = set()
         self._name_ids: dict[str | None, int] = {}
         self._lock = Lock()
-        if path is None:
-            for table in TABLES.values():
-                self.connection.execute(_create(table))
 
     def intern(self, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return the name ids of `texts` (int64, null for null); new texts go into the table `name`."""
@@ -127,7 +140,7 @@ class Store:
         self._cleanup()
 
 
-def _connect(memory_limit: str | None, threads: int | None, spill: Path, path: Path | None) -> duckdb.DuckDBPyConnection:
+def _connect(memory_limit: str | None, threads: int | None, spill: Path, file: Path | None, read_only: bool) -> duckdb.DuckDBPyConnection:
     config: dict[str, Any] = {
         "autoinstall_known_extensions": False, "autoload_known_extensions": False, "enable_external_access": False,
         "python_enable_replacements": False, "preserve_insertion_order": False, "temp_directory": str(spill), "lock_configuration": True,
@@ -137,11 +150,11 @@ def _connect(memory_limit: str | None, threads: int | None, spill: Path, path: P
     if threads:
         config["threads"] = threads
     try:
-        return duckdb.connect(str(path or ":memory:"), read_only=path is not None, config=config)
+        return duckdb.connect(str(file or ":memory:"), read_only=read_only, config=config)
     except (duckdb.ParserException, duckdb.InvalidInputException) as error:
-        if memory_limit is None or path is not None:
+        if memory_limit is None or "emory" not in str(error):
             raise
-        raise UsageError(f"--memory-limit {memory_limit}: {_first_line(error)}") from None
+        raise UsageError(f"--memory-limit {memory_limit}: {_first_line(error)}; write e.g. 4GB") from None
 
 
 def _require_select(sql: str) -> None:

@@ -15,8 +15,7 @@ _SYNC = {
     "EventSynchronize": "event", "StreamWaitEvent": "stream_wait_event", "EventQuery": "event_query", "StreamQuery": "event_query",
 }
 _API = re.compile(r"(?:cuda|cu|hip)(\w+)$")
-OPERATOR_SUFFIX = r", (op_id|seq) = -?\d.*"
-_OPERATOR = re.compile(OPERATOR_SUFFIX, re.DOTALL)
+OPERATOR_MARKS = (", seq = ", ", op_id = ")
 
 
 def is_comm(kernel: str) -> bool:
@@ -43,4 +42,6 @@ def records_event(api: str) -> bool:
 
 def plain_operator(name: str) -> str:
     """A range's name without what torch's emit_nvtx puts behind an operator's name."""
-    return _OPERATOR.sub("", name)
+    for mark in OPERATOR_MARKS:
+        name = name.split(mark, 1)[0]
+    return name

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, WANTED, safe_metadata, schema, wanted
+from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
 
 _BATCH_ROWS = 65536
@@ -67,8 +67,11 @@ class ParquetTables:
 
     def _batches(self, table: str) -> Iterator[pa.RecordBatch]:
         present = self.columns(table)
-        columns = [name for name, _ in wanted(table) if name in present]
+        only, values = ONLY.get(table, ("", ()))
+        columns = [name for name, _ in wanted(table) if name in present] + [only] * (only in present)
         for batch in self._files[table].iter_batches(_BATCH_ROWS, columns=columns):
+            if only in present:
+                batch = batch.filter(pc.is_in(_whole(batch.column(only)), value_set=pa.array(values, pa.int64())))
             picked = [_pick(batch, name, text, name in present) for name, text in wanted(table)]
             yield pa.RecordBatch.from_arrays(picked, schema=schema(table))
 

@@ -18,7 +18,7 @@ WANTED: dict[str, str] = {
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "start end contextId streamId correlationId globalPid eventId eventSyncId",
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "contextId streamId correlationId globalPid eventId eventSyncId",
     "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId address bytes memKind memoryOperationType correlationId",
-    "NVTX_EVENTS": "start end eventType text:text textId globalTid",
+    "NVTX_EVENTS": "start end text:text textId globalTid",
     "PROFILER_OVERHEAD": "start end globalTid",
     "TARGET_INFO_CUDA_STREAM": "streamId processId contextId priority flag",
     "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId processId deviceId contextId",
@@ -28,6 +28,8 @@ WANTED: dict[str, str] = {
     "DIAGNOSTIC_EVENT": "severity text:text",
     "StringIds": "id value:text",
 }
+ONLY = {"NVTX_EVENTS": ("eventType", (59, 60))}
+"""Rows that are read: of NVTX, push/pop and start/end ranges."""
 LONGEST_TEXT = 4096
 
 

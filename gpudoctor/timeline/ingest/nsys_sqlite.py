@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import adbc_driver_manager
@@ -15,12 +14,13 @@ import pyarrow as pa
 from adbc_driver_sqlite import dbapi
 
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, WANTED, safe_metadata, schema, wanted
+from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
 from gpudoctor.timeline.ingest.unpack import unpacked
 
 MAGIC = b"SQLite format 3\0"
 _BATCH_ROWS = 32768
+_SMALL_ENOUGH = 512 << 20
 
 
 def matches(head: bytes, path: Path) -> bool:
@@ -62,6 +62,7 @@ class SqliteTables:
     """Raw tables of one SQLite file, opened read-only; nothing is ever written beside it."""
 
     def __init__(self, path: Path) -> None:
+        self._limit = path.stat().st_size > _SMALL_ENOUGH
         self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         with closing(self._open()) as connection:
             plain = {n for n, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'") if not str(sql).upper().startswith("CREATE VIRTUAL")}
@@ -97,10 +98,10 @@ class SqliteTables:
 
     def _batches(self, table: str) -> Iterator[pa.RecordBatch]:
         present, expected = self._columns[table], schema(table)
-        picks = ", ".join(_pick(name, text, name in present) for name, text in wanted(table))
+        picks = ", ".join(_pick(name, text, name in present, self._limit) for name, text in wanted(table))
         with dbapi.connect(self._uri) as connection, connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
-            cursor.execute(f'SELECT {picks} FROM "{table}"')
+            cursor.execute(f'SELECT {picks} FROM "{table}"{_where(table, present)}')
             for batch in cursor.fetch_record_batch():
                 yield batch if batch.schema.equals(expected) else batch.cast(expected)
 
@@ -112,8 +113,14 @@ class SqliteTables:
         return safe_metadata(pairs)
 
 
-def _pick(name: str, text: bool, present: bool) -> str:
-    column: Any = f'"{name}"' if present else "NULL"
+def _where(table: str, present: set[str]) -> str:
+    column, values = ONLY.get(table, ("", ()))
+    return f" WHERE {column} IN ({', '.join(map(str, values))})" if column in present else ""
+
+
+def _pick(name: str, text: bool, present: bool, limit: bool) -> str:
+    column = f'"{name}"' if present else "NULL"
     if text:
-        return f"ifnull(substr(CAST({column} AS TEXT), 1, {LONGEST_TEXT}), '') AS \"{name}\""
+        column = f"CAST({column} AS TEXT)"
+        return f"ifnull({f'substr({column}, 1, {LONGEST_TEXT})' if limit else column}, '') AS \"{name}\""
     return f'CAST({column} AS INTEGER) AS "{name}"'

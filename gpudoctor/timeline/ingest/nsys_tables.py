@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from gpudoctor.timeline.ingest import nsys_sql as sql
 from gpudoctor.timeline.ingest.capture import describe, drop_impossible
 from gpudoctor.timeline.ingest.names import (
-    OPERATOR_SUFFIX,
+    OPERATOR_MARKS,
     is_comm,
     plain_api,
     plain_operator,
@@ -29,9 +29,8 @@ _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _SYNC, _EVENT = (
     f"CUPTI_ACTIVITY_KIND_{k}" for k in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT")
 )
 _NVTX, _MEMORY = "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS"
-_PUSH_POP, _START_END = 59, 60
 _PID = (1 << 24) - 1
-Batches = Iterator[pa.RecordBatch]
+_ROWS_AT_ONCE = 400_000
 
 
 class NsysTrace:
@@ -93,12 +92,8 @@ class _Reading:
 
     def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         """Send the rows of `table`, changed batch by batch, through `statement`; nothing if it is absent."""
-        if table not in self.present:
-            return
-        batches = map(change, self.reader(table))
-        first = next(batches, None)
-        if first is not None:
-            self.run(statement, pa.RecordBatchReader.from_batches(first.schema, _chain(first, batches)))
+        for batches in _grouped(map(change, self.reader(table)) if table in self.present else ()):
+            self.run(statement, pa.Table.from_batches(batches))
 
     def stage(self) -> None:
         self.run("CREATE SCHEMA IF NOT EXISTS stage")
@@ -165,14 +160,13 @@ class _Reading:
             self.run(nested("nvtx", sql.RANGES), ranges)
 
     def _named_range(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-        kept = batch.filter(pc.is_in(batch["eventType"], value_set=pa.array([_PUSH_POP, _START_END], pa.int64())))
-        inline, listed = kept["text"], self.range_names.map(kept["textId"])
-        plain = pc.replace_substring_regex(inline, OPERATOR_SUFFIX, "")
+        inline, listed = batch["text"], self.range_names.map(batch["textId"])
+        plain, cut = _without_suffix(inline)
         has_text = pc.not_equal(inline, "")
         names = pc.if_else(has_text, self.store.intern(plain), listed)
         chosen = pa.array(self.range_names.changed, pa.int64())
-        operator = pc.or_(pc.not_equal(plain, inline), pc.and_(pc.invert(has_text), pc.is_in(listed, value_set=chosen)))
-        return kept.select(["start", "end", "globalTid"]).append_column("name_id", names), pc.fill_null(operator, False)
+        operator = pc.or_(cut, pc.and_(pc.invert(has_text), pc.is_in(listed, value_set=chosen)))
+        return batch.select(["start", "end", "globalTid"]).append_column("name_id", names), pc.fill_null(operator, False)
 
     def synchronisation(self) -> None:
         """Calls that synchronise are told by name; a report without rows of its own for them gets them from the calls."""
@@ -224,6 +218,16 @@ class _Reading:
         }
 
 
+def _without_suffix(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Texts without what emit_nvtx puts behind an operator's name, and whether there was such a thing."""
+    cut = pa.repeat(False, len(texts))
+    for mark in OPERATOR_MARKS:
+        found = pc.match_substring(texts, mark)
+        if pc.any(found).as_py():
+            texts, cut = pc.list_element(pc.split_pattern(texts, mark, max_splits=1), 0), pc.or_(cut, found)
+    return texts, cut
+
+
 def _first(source: RawTables, table: str, column: str) -> int | None:
     if source.filled(table):
         for batch in source.reader(table):
@@ -232,6 +236,13 @@ def _first(source: RawTables, table: str, column: str) -> int | None:
     return None
 
 
-def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Batches:
-    yield first
-    yield from rest
+def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Lists of batches of some hundred thousand rows: enough for the database to share among threads, little to hold."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(b.num_rows for b in group) >= _ROWS_AT_ONCE:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from gpudoctor.errors import InputError
+from gpudoctor.timeline.cache import entry_for, inputs
 from gpudoctor.timeline.derive import derive
 from gpudoctor.timeline.ingest.detect import Item, items_of
 from gpudoctor.timeline.ingest.merge import Merge
@@ -13,13 +14,31 @@ from gpudoctor.timeline.ingest.options import DetectorKind, Ingested, IngestOpti
 from gpudoctor.timeline.ingest.rundir import is_run, read_tables
 from gpudoctor.timeline.store import Store
 
+_LIMIT_OF_FILES = "400MB"
+
 
 def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
     """See `gpudoctor.timeline.ingest.ingest`."""
     problems: list[str] = []
     items = _items(paths, problems)
+    entry = entry_for(paths, inputs(i.path for i in items)) if options.cache and any(i.source.is_trace for i in items) else None
+    if entry is not None and not problems and (cached := entry.load(options.memory_limit)):
+        return cached
+    store = Store(options.memory_limit or (_LIMIT_OF_FILES if entry else None), file=entry.temporary if entry else None)
+    try:
+        read = _read(paths, items, store, options, problems)
+    except BaseException:
+        store.close()
+        if entry is not None:
+            entry.temporary.unlink(missing_ok=True)
+        raise
+    if entry is not None:
+        entry.keep(read, options.memory_limit)
+    return read
+
+
+def _read(paths: list[Path], items: list[Item], store: Store, options: IngestOptions, problems: list[str]) -> Ingested:
     runs = [p for p in paths if is_run(p)]
-    store = Store(options.memory_limit)
     merge = Merge(store, options, problems, by_wall_clock=bool(runs))
     merge.read(items)
     kinds: dict[DetectorKind, None] = dict.fromkeys(k for i in items for k in i.source.kinds)
