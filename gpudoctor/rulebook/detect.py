@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gpudoctor.errors import RuleError
 from gpudoctor.model import Abstention, Confidence, Evidence, Location, Severity
 from gpudoctor.rulebook.load import RuleBook
-from gpudoctor.rulebook.missing import words
+from gpudoctor.rulebook.missing import unanswered, words
 from gpudoctor.rulebook.rule import Detector, Kind, Rule
 
 Params = Mapping[str, Mapping[str, Any]]
@@ -64,7 +64,7 @@ def detect_in_sources(book: RuleBook, modules: Iterable[Module], overrides: Para
 
 
 def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[str, Any], seen: Seen) -> None:
-    missing = [t for t in detector.needs if t not in store.captured]
+    missing = unanswered(detector.kind, detector.needs, store.captured)
     if missing:
         seen.abstained.append(Abstention(rule.id, rule.slug, *words(missing)))
         return
