@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpudoctor.errors import MissingExtraError, UsageError
@@ -33,10 +34,7 @@ class Launch:
 
 def torchrun(run: RunDir, settings: ProbeSettings, options: Sequence[str], script: str, arguments: Sequence[str],
              module: bool = False, environment: Mapping[str, str] | None = None) -> Launch:
-    """Start `script` under torchrun's engine; `options` are torchrun's own. UsageError if the script is not there."""
-    if not module and not Path(script).is_file():
-        raise UsageError(f"{script}: no such script; give a Python file, or `-m MODULE`, or `-- LAUNCHER …` for another launcher")
-    _need_torch()
+    """Start `script` under torchrun's engine; `options` are torchrun's own."""
     ends = Path(settings.beats) / "ends.json"
     argv = (sys.executable, "-m", "gpudoctor.launch.agent", str(ends), *options, "-m", "gpudoctor.launch.bootstrap",
             *(["-m"] if module else []), script, *arguments)
@@ -47,8 +45,6 @@ def torchrun(run: RunDir, settings: ProbeSettings, options: Sequence[str], scrip
 
 def launcher(run: RunDir, settings: ProbeSettings, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Launch:
     """Start any other launcher; Python processes in it that become ranks find the hook on PYTHONPATH."""
-    if shutil.which(command[0]) is None and not Path(command[0]).is_file():
-        raise UsageError(f"{command[0]}: no such command; install it or give its path")
     env = _environment(run, settings, environment)
     folder = Path(settings.beats) / "path"
     folder.mkdir(exist_ok=True)
@@ -85,8 +81,15 @@ def _environment(run: RunDir, settings: ProbeSettings, environment: Mapping[str,
     return env
 
 
-def _need_torch() -> None:
-    from importlib.util import find_spec
-
+def check_script(script: str, module: bool) -> None:
+    """UsageError if there is no such script, MissingExtraError if this environment has no PyTorch to run it."""
+    if not module and not Path(script).is_file():
+        raise UsageError(f"{script}: no such script; give a Python file, or `-m MODULE`, or `-- LAUNCHER …` for another launcher")
     if find_spec("torch") is None:
         raise MissingExtraError("running a script needs PyTorch in this environment: pip install 'gpudoctor[run]'")
+
+
+def check_launcher(command: str) -> None:
+    """UsageError if there is no such command."""
+    if shutil.which(command) is None:
+        raise UsageError(f"{command}: no such command; install it or give its path")

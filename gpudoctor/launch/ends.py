@@ -41,6 +41,15 @@ def rank_rows(folder: Path, ends: Path | None, outcome: Outcome, stopped: bool) 
     return rows
 
 
+def unborn(outcome: Outcome) -> list[dict[str, Any]]:
+    """The row for a launcher that failed before any rank came up; it names no rank."""
+    if not outcome.code or outcome.signal:
+        return []
+    killed = max(0, -outcome.code)
+    return [{"state": "killed" if killed else "failed", "exit_code": outcome.code if outcome.code > 0 else 128 + killed, "signal": killed,
+             "last_line": _first_error(outcome.launcher_words), "source": "launch", "host": socket.gethostname(), "last_step": -1}]
+
+
 def first_dead(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The rank that failed before the others, those aside that were told to end or lost a peer."""
     dead = [r for r in rows if r["state"] in ("failed", "killed")]
@@ -80,6 +89,12 @@ def telling_line(text: str) -> str:
     """The line of a rank's stderr that says why it ended; empty if none does. Of several the first counts."""
     lines = [line.strip() for line in text.splitlines()]
     return next((line for line in lines if _TELLING.search(line)), "")[:2000]
+
+
+def _first_error(text: str) -> str:
+    """The first line that names an exception, else the last line: a launcher prints its own traceback after the script's."""
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for line in lines if re.match(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b", line)), lines[-1] if lines else "")[:2000]
 
 
 def signal_in_text(text: str) -> int:

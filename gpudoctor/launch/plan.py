@@ -10,7 +10,7 @@ from typing import Any
 
 from gpudoctor.errors import InputError, UsageError
 from gpudoctor.launch import nsys
-from gpudoctor.launch.command import Launch, gpus, launcher, torchrun
+from gpudoctor.launch.command import Launch, check_launcher, check_script, gpus, launcher, torchrun
 from gpudoctor.launch.live import LiveLine
 from gpudoctor.launch.session import Session, private_folder, run_session
 from gpudoctor.probes.settings import ProbeSettings
@@ -52,8 +52,7 @@ class Plan:
 
 def carry_out(plan: Plan, quiet_stdout: bool = False) -> tuple[RunDir, Session]:
     """Run the plan; with `quiet_stdout` all that the script prints goes to stderr."""
-    if plan.other_launcher and plan.module:
-        raise UsageError("-m names a module for torchrun's engine; after -- give the launcher's whole command")
+    _check(plan)
     capture = _capture(plan.capture)
     run = _folder(plan)
     with private_folder() as folder:
@@ -68,6 +67,15 @@ def carry_out(plan: Plan, quiet_stdout: bool = False) -> tuple[RunDir, Session]:
             session = run_session(run, folder, launch, hang_timeout=plan.hang_timeout, show=_show(live, quiet_stdout), tick=live.update,
                                   argv=plan.command_line)
     return run, session
+
+
+def _check(plan: Plan) -> None:
+    if plan.other_launcher and plan.module:
+        raise UsageError("-m names a module for torchrun's engine; after -- give the launcher's whole command")
+    if plan.other_launcher:
+        check_launcher(plan.command_line[0])
+    else:
+        check_script(plan.command_line[0], plan.module)
 
 
 def _launch(plan: Plan, run: RunDir, settings: ProbeSettings) -> Launch:

@@ -88,7 +88,7 @@ def _state(session: Session) -> str:
 
 
 def _rows(folder: Path, outcome: Outcome, ranks: list[dict[str, Any]]) -> Rows:
-    rows: Rows = [("rank_info", row) for row in ranks]
+    rows: Rows = [("rank_info", row) for row in ranks or ends.unborn(outcome)]
     if not outcome.code and not outcome.signal and outcome.stalled_s is None:
         return rows
     died_in = {rank: ends.last_words(folder, beat).get("frames", []) for rank, beat in outcome.beats.items()}
@@ -102,6 +102,8 @@ def _rows(folder: Path, outcome: Outcome, ranks: list[dict[str, Any]]) -> Rows:
 
 
 def _write(path: Path, rows: Rows) -> bool:
+    if not rows:
+        return True
     try:
         path.write_text("".join(json.dumps([table, row]) + "\n" for table, row in rows), "utf-8")
     except OSError:

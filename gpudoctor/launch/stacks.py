@@ -16,7 +16,7 @@ from gpudoctor.launch.rank import STACK_SIGNAL
 from gpudoctor.launch.where import is_users
 from gpudoctor.probes.heartbeat import Beat
 
-_THREAD = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)")
+_THREAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]+)")
 _FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)')
 _FATAL = re.compile(r"Fatal Python error: (.+)")
 _SIGNALS = {"Aborted": signal.SIGABRT, "Segmentation fault": signal.SIGSEGV, "Bus error": signal.SIGBUS,
@@ -52,17 +52,17 @@ def _placed(frame: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """Frames of the last dump in faulthandler's text. It ends with the main thread, which becomes thread 0."""
+    """Frames of the last dump in faulthandler's text. A dump ends with the main thread, which becomes thread 0."""
     threads: list[tuple[str, list[dict[str, Any]]]] = []
     for line in text.splitlines():
         if match := _THREAD.match(line):
-            if any(name == match[2] for name, _ in threads):
-                threads = []
-            threads.append((match[2], []))
+            threads.append((match[1], []))
         elif (match := _FRAME.match(line)) and threads:
             number = int(match[2]) if match[2].isdigit() else -1
             threads[-1][1].append({"depth": len(threads[-1][1]), "file": match[1], "line": number, "func": match[3]})
-    order = threads[-1:] + threads[:-1]
+    main = [n for n, (name, _) in enumerate(threads) if name == threads[-1][0]]
+    latest = threads[main[-2] + 1 :] if len(main) > 1 else threads
+    order = latest[-1:] + latest[:-1]
     return [{"thread": n, **frame} for n, (_, stack) in enumerate(order) for frame in stack]
 
 
