@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def command(ctx: click.Context, paths: tuple[Path, ...], common: Common, memory_
     config = common.config(paths[0])
     book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
     with progress("reading captures") as bar:
-        read = ingest(paths, IngestOptions(memory_limit=memory_limit, cache=not no_cache, dask=dask, progress=bar.update))
+        read = ingest(paths, IngestOptions(memory_limit=memory_limit, cache=not no_cache, dask=dask, progress=bar.update, debug="--debug" in sys.argv))
         project = load_project(sources) if sources else None
         report = build_report(Subject(read.subject_kind, [str(p) for p in paths]), book, config, store=read.store, kinds=read.kinds, project=project)
     if read.notes:

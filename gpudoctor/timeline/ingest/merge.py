@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
-from gpudoctor.errors import InputError
+import duckdb
+
+from gpudoctor.errors import GpudoctorError, InputError
 from gpudoctor.tables import TABLES
 from gpudoctor.timeline.ingest.detect import Item
 from gpudoctor.timeline.ingest.options import IngestOptions
 from gpudoctor.timeline.ingest.pool import read_ahead
 from gpudoctor.timeline.ingest.trace import Trace
 from gpudoctor.timeline.store import Store
+
+_OF_TRACES = ("gpu_op", "api", "sync", "event_record", "stream", "nvtx", "cpu_op", "pystack", "gpu_mem")
 
 
 class Merge:
@@ -37,20 +42,38 @@ class Merge:
         with closing(read_ahead([i.path for i in traces if i.source.name == "kineto"], self.options)) as ahead:
             for number, item in enumerate(traces):
                 self.options.progress(len(plain) + number, len(items))
-                try:
-                    with ahead.opened(item) as trace:
-                        self._place(trace, item)
-                except InputError as error:
-                    self.problems.append(str(error))
+                with self._problems_of(item), ahead.opened(item) as trace:
+                    self._place(trace, item)
         self.options.progress(len(items), len(items))
 
     def _read_plain(self, item: Item, number: int) -> None:
         rank_of = getattr(item.source.reader, "rank_of", None)
         rank = item.rank if item.rank is not None else rank_of(item.path) if rank_of else None
-        try:
+        with self._problems_of(item):
             item.source.reader.read(item.path, rank if rank is not None or item.source.name == "nccl_log" else number, self.store)
-        except InputError as error:
-            self.problems.append(str(error))
+
+    @contextmanager
+    def _problems_of(self, item: Item) -> Iterator[None]:
+        """Turn whatever a damaged or hostile file provokes into one line, and forget what was read of it."""
+        try:
+            yield
+        except GpudoctorError as error:
+            if not isinstance(error, InputError):
+                raise
+            self._forget(str(error))
+        except duckdb.OutOfMemoryException as error:
+            self._forget(f"{item.path}: not enough memory ({_first_line(error)}); raise --memory-limit")
+        except Exception as error:
+            if self.options.debug:
+                raise
+            self._forget(f"{item.path}: damaged: it cannot be read ({type(error).__name__}: {_first_line(error)})")
+
+    def _forget(self, problem: str) -> None:
+        self.problems.append(problem)
+        taken = ", ".join(map(str, sorted(self._taken))) or "-1"
+        for table in _OF_TRACES:
+            self.store.connection.execute(f'DELETE FROM "{table}" WHERE rank NOT IN ({taken})')
+        self.store.connection.execute("DROP SCHEMA IF EXISTS stage CASCADE")
 
     def _place(self, trace: Trace, item: Item) -> None:
         shift = self._shift(trace)
@@ -94,3 +117,7 @@ def _one_row_a_rank(store: Store) -> None:
     run("DELETE FROM rank_info")
     run("INSERT INTO rank_info BY NAME SELECT * FROM joined")
     run("DROP TABLE joined")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:200]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -66,22 +67,25 @@ _SAFE = (
     "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION", "PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE",
     "PROCESS_0:COLLECT_GPU_MEMORY_USAGE", "PROCESS_0:COLLECT_CUDA_TRACE", "PROCESS_0:COLLECT_NVTX_TRACE",
 )
+_SECRET = re.compile(r"token|secret|passw|passphrase|credential|(api|access|private|account|storage|auth)_?key|auth(orization)?$", re.IGNORECASE)
 _NUMBERS = {"RANK": "rank", "OMPI_COMM_WORLD_RANK": "rank", "PMI_RANK": "rank", "SLURM_PROCID": "rank", "WORLD_SIZE": "world_size"}
 
 
 def safe_metadata(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """What may be kept of a report's metadata: a few settings, and of the environment how many variables there are.
 
-    The environment's rank and world size, which are numbers, are taken too; no other variable is.
+    How many of them have a secret's name is counted, and rank and world size, which are numbers, are taken; no other
+    variable is.
     """
     out: dict[str, str] = {}
-    variables = 0
+    variables = secrets = 0
     for name, value in pairs:
         if name in _SAFE:
             out[name] = value[:200]
         elif name.endswith(":ENVIRONMENT_VARIABLE"):
             variables += 1
             key, _, number = value.partition("=")
+            secrets += _SECRET.search(key) is not None and bool(number)
             if key in _NUMBERS and number.isdecimal() and len(number) < 7:
                 out.setdefault(_NUMBERS[key], number)
-    return out | {"env_vars": str(variables)}
+    return out | {"env_vars": str(variables), "secrets": str(secrets)}

@@ -155,9 +155,8 @@ class _Reading:
             return named.filter(operator)
 
         self.stream(sql.RANGE.format(table="cpu_op"), _NVTX, operators)
-        ranges = pa.Table.from_batches(kept)
-        if len(ranges):
-            self.run(nested("nvtx", sql.RANGES), ranges)
+        if sum(b.num_rows for b in kept):
+            self.run(nested("nvtx", sql.RANGES), pa.Table.from_batches(kept))
 
     def _named_range(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         inline, listed = batch["text"], self.range_names.map(batch["textId"])
@@ -213,7 +212,7 @@ class _Reading:
         said = self.source.metadata()
         return {
             "tool": f"nsys {said.get('EXPORT_PRODUCT_VERSION', '?')}", "version": said.get("EXPORT_SCHEMA_VERSION"),
-            "graph_trace": said.get("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE"), "world_size": int(said["world_size"]) if "world_size" in said else None, "env_vars": int(said.get("env_vars", 0)),
+            "graph_trace": said.get("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE"), "world_size": int(said["world_size"]) if "world_size" in said else None, "env_vars": int(said.get("env_vars", 0)), "secrets": int(said.get("secrets", 0)),
             "truncated": False, "overhead_ns": self.value("SELECT CAST(sum(\"end\" - start) AS BIGINT) FROM stage.overhead"),
         }
 

@@ -18,11 +18,15 @@ def _quiet(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """How to read. `memory_limit` is DuckDB's, e.g. "4GB"; `progress` is told files done and files in all."""
+    """How to read. `memory_limit` is DuckDB's, e.g. "4GB"; `progress` is told files done and files in all.
+
+    With `debug` the exception of a file that cannot be read passes through.
+    """
 
     memory_limit: str | None = None
     cache: bool = True
     dask: str | None = None
+    debug: bool = False
     progress: Callable[[int, int], None] = _quiet
 
 
