@@ -9,7 +9,7 @@ a wait waits for, everything launched before it counts as waited for: order is t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,16 @@ Event = tuple[int, int]
 """(context, event), with -1 where the capture has none."""
 
 
-@dataclass(slots=True)
+KERNEL, COMM, MEMCPY, MEMSET = range(4)
+OTHER_COPY, H2D, D2H, D2D = range(4)
+_STREAM = "coalesce(device, 0) AS device, coalesce(context, -1) AS context, coalesce(stream, -1) AS stream"
+_COLUMNS = """launch, launched, start, "end", coalesce(corr, -1) AS corr, coalesce(tid, -1) AS tid, coalesce(step, -1) AS step, name_id,
+    CASE kind WHEN 'kernel' THEN 0 WHEN 'comm' THEN 1 WHEN 'memcpy' THEN 2 ELSE 3 END AS kind,
+    CASE copy_kind WHEN 'h2d' THEN 1 WHEN 'd2h' THEN 2 WHEN 'd2d' THEN 3 ELSE 0 END AS copy_kind,
+    graph IS NOT NULL AS graph, coalesce(src_mem = 'pageable' OR dst_mem = 'pageable', false) AS pageable"""
+
+
+@dataclass
 class Operations:
     """GPU work of one process in launch order; `seq` is the position within the own stream."""
 
@@ -32,13 +41,18 @@ class Operations:
     start: Ints
     seq: Ints
     columns: dict[str, Column]
+    _by_stream: Ints
+    _bounds: Ints
 
     def of(self, stream: int) -> Ints:
         """Positions of one stream's operations, in launch order."""
         return self._by_stream[self._bounds[stream]:self._bounds[stream + 1]]
 
-    _by_stream: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    _bounds: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    @cached_property
+    def launches(self) -> list[Ints]:
+        """Per stream, when its operations were launched."""
+        return [self.launch[self.of(s)] for s in range(len(self._bounds) - 1)]
+
 
 
 @dataclass
@@ -64,19 +78,17 @@ class Process:
 
 def read_process(store: Store, rank: int) -> Process | None:
     """Gather one rank's work and follow its controls; None if it has no work whose launch is known."""
-    columns = store.connection.execute(
-        "SELECT coalesce(device, 0) AS device, coalesce(context, -1) AS context, coalesce(stream, -1) AS stream, launch, launched, start, \"end\", "
-        "coalesce(corr, -1) AS corr, coalesce(tid, -1) AS tid, coalesce(step, -1) AS step, kind, coalesce(copy_kind, '') AS copy_kind, name_id, "
-        "graph IS NOT NULL AS graph, coalesce(src_mem = 'pageable' OR dst_mem = 'pageable', false) AS pageable "
-        "FROM op WHERE rank = $rank AND launch IS NOT NULL ORDER BY launch, start, corr, stream", {"rank": rank}).fetchnumpy()
-    columns = {name: np.asarray(np.ma.getdata(values)) for name, values in columns.items()}
-    if not len(columns["launch"]):
+    streams = [(r["device"], r["context"], r["stream"]) for r in store.query(
+        f"SELECT DISTINCT {_STREAM} FROM op WHERE rank = $rank AND launch IS NOT NULL ORDER BY ALL", {"rank": rank})]
+    if not streams:
         return None
-    keys = np.stack([columns["device"], columns["context"], columns["stream"]], axis=1)
-    found, index = np.unique(keys, axis=0, return_inverse=True)
-    streams = [(int(d), int(c), int(s)) for d, c, s in found]
+    numbered = ", ".join(f"({i}, {d}, {c}, {s})" for i, (d, c, s) in enumerate(streams))
+    table = store.connection.execute(
+        f"WITH numbered(nth, device, context, stream) AS (VALUES {numbered}), work AS (SELECT {_STREAM}, {_COLUMNS} FROM op WHERE rank = $rank AND launch IS NOT NULL) "
+        "SELECT nth, work.* EXCLUDE (context, stream) FROM work JOIN numbered USING (device, context, stream) ORDER BY launch, start, corr, nth", {"rank": rank}).fetchnumpy()
+    columns: dict[str, Column] = {name: np.asarray(np.ma.getdata(values)) for name, values in table.items()}
     streams += _idle_streams(store, rank, streams)
-    ops = _operations(columns, index.reshape(-1), len(streams))
+    ops = _operations(columns, columns["nth"].astype(np.int64), len(streams))
     process = Process(rank, streams, _flags(store, rank, streams), ops, Clocks(len(streams)))
     _follow(process, list(_controls(store, process)))
     return process
@@ -178,7 +190,7 @@ def _blocking_copies(store: Store, process: Process) -> Iterator[_Control]:
     """Copies that the host waited for: blocking calls, and asynchronous ones of pageable memory that ended within the call."""
     blocking = {r["corr"] for r in store.query("SELECT corr FROM host_call WHERE rank = $rank AND kind = 'memcpy'", {"rank": process.rank})}
     ops, columns = process.ops, process.ops.columns
-    copies = np.flatnonzero((columns["kind"] == "memcpy") & (columns["copy_kind"] != "d2d"))
+    copies = np.flatnonzero((columns["kind"] == MEMCPY) & (columns["copy_kind"] != D2D))
     for i in copies.tolist():
         if int(columns["corr"][i]) in blocking or (columns["pageable"][i] and ops.end[i] <= columns["launched"][i]):
             yield _Control(int(columns["launched"][i]), "stream", [int(ops.stream[i])], started=int(ops.launch[i]))
@@ -247,8 +259,7 @@ class _Record:
 
 def _before(process: Process, stream: int, seen: Ints, mark: int) -> Ints:
     """Take back what other threads launched into `stream` while the host was already waiting for it."""
-    positions = process.ops.of(stream)
-    seen[stream] = min(int(seen[stream]), int(np.searchsorted(process.ops.launch[positions], mark, side="right")))
+    seen[stream] = min(int(seen[stream]), int(np.searchsorted(process.ops.launches[stream], mark, side="right")))
     return seen
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpudoctor.timeline.clocks import Column, Ints, Mask
-from gpudoctor.timeline.order import Process
+from gpudoctor.timeline.order import COMM, D2D, D2H, H2D, KERNEL, MEMCPY, MEMSET, Process
 
 REASONS = ("none", "same_stream", "event", "legacy_stream", "host_sync", "transitive")
 NEVER = -(1 << 62)
@@ -98,14 +98,14 @@ def classify(process: Process, reductions: Ints, optimizers: Ints, in_optimizer:
     """`reductions` and `optimizers` are name ids; `in_optimizer` marks operations launched inside an optimizer's range; `stepped`: the rank has steps."""
     ops = process.ops
     kind, graph, step = ops.columns["kind"], ops.columns["graph"], ops.columns["step"]
-    comm = (kind == "comm") & ~graph
-    work = ~graph & ((kind == "kernel") | (kind == "memset") | ((kind == "memcpy") & (ops.columns["copy_kind"] == "d2d")))
+    comm = (kind == COMM) & ~graph
+    work = ~graph & ((kind == KERNEL) | (kind == MEMSET) | ((kind == MEMCPY) & (ops.columns["copy_kind"] == D2D)))
     start = np.full(len(step), NEVER, dtype=np.int64)
     numbers, first = np.unique(step, return_index=True)
     begin = np.where(numbers >= 0, ops.launch[first], NEVER)
     start[:] = begin[np.searchsorted(numbers, step)]
     name = ops.columns["name_id"]
-    optimizer = (kind == "kernel") & ~graph & (np.isin(name, optimizers) | in_optimizer)
+    optimizer = (kind == KERNEL) & ~graph & (np.isin(name, optimizers) | in_optimizer)
     return Classes(comm & np.isin(name, reductions), comm, optimizer, work & ~comm, step, start, stepped)
 
 
@@ -207,19 +207,19 @@ def _copies(process: Process, classes: Classes) -> Iterator[Pairs]:
     for stream in range(len(process.streams)):
         mine = ops.of(stream)
         mine = mine[classes.step[mine] >= 0]
-        if not len(mine) or not np.all((kind[mine] == "memcpy") & np.isin(copy[mine], ("h2d", "d2h"))):
+        if not len(mine) or not np.all((kind[mine] == MEMCPY) & np.isin(copy[mine], (H2D, D2H))):
             continue
         main = _main(process, classes, int(ops.columns["device"][mine[0]]), stream)
         if main is None:
             continue
-        yield from _unread_uploads(process, classes, mine[copy[mine] == "h2d"], main)
-        yield from _early_downloads(process, classes, mine[copy[mine] == "d2h"])
+        yield from _unread_uploads(process, classes, mine[copy[mine] == H2D], main)
+        yield from _early_downloads(process, classes, mine[copy[mine] == D2H])
 
 
 def _main(process: Process, classes: Classes, device: int, excluding: int = -1) -> int | None:
     """The stream with most kernels of a device."""
     ops = process.ops
-    here = ops.stream[(ops.columns["kind"] == "kernel") & (ops.columns["device"] == device) & (ops.stream != excluding)]
+    here = ops.stream[(ops.columns["kind"] == KERNEL) & (ops.columns["device"] == device) & (ops.stream != excluding)]
     return int(np.bincount(here).argmax()) if len(here) else None
 
 
@@ -271,7 +271,7 @@ def _side_after_main(process: Process, classes: Classes) -> Iterator[Pairs]:
     for stream in np.unique(ops.stream[classes.work & (classes.step >= 0)]).tolist():
         mine = ops.of(stream)
         main = _main(process, classes, int(ops.columns["device"][mine[0]]))
-        uploads = (kind[mine] == "memcpy") & (copy[mine] == "h2d")
+        uploads = (kind[mine] == MEMCPY) & (copy[mine] == H2D)
         if main is None or main == stream or classes.comm[mine].any() or uploads.any():
             continue
         mine = mine[classes.work[mine] & (classes.step[mine] >= 0)]

@@ -2,6 +2,7 @@
 -- `late_ns` is the part before the host had launched the next work; `cause`, by the first that fits:
 -- sync (the host was waiting when the device ran dry, and came back), alloc, data (a range named like data loading), collective (a host-side collective),
 -- launch (the host was launching, 200 µs at most), host (anything else), device (the work was launched, the GPU had to wait).
+-- Gaps under 20 µs are launch or device.
 CREATE OR REPLACE TABLE gap AS
 WITH following AS (
     SELECT i.rank, i.device, i.step, i.warmup, i.start, i."end", i.ns, o.corr, o.name_id, o.kind, o.tid, o.launch, o.launched, o.graph, o.step AS next_step, least(greatest(o.launched - i.start, 0), i.ns) AS late_ns
@@ -19,7 +20,7 @@ WITH following AS (
 ), seen AS (
     SELECT f.*, w."end" AS wait_end, d.start AS data_start, d."end" AS data_end, c."end" AS collective_end, c.start AS collective_start,
         coalesce(b.so_far, 0) - coalesce(a.so_far, 0) AS alloc_ns
-    FROM following f
+    FROM (FROM following WHERE ns >= 20000) f
     ASOF LEFT JOIN (SELECT rank, tid, start, "end" FROM host_wait) w ON f.rank = w.rank AND f.tid = w.tid AND f.start >= w.start
     ASOF LEFT JOIN data d ON f.rank = d.rank AND f.tid = d.tid AND f."end" > d.start
     ASOF LEFT JOIN collectives c ON f.rank = c.rank AND f."end" > c.start
@@ -37,4 +38,8 @@ SELECT s.rank, s.device, s.step, s.warmup, s.start, s."end", s.ns, s.corr, s.nam
         WHEN s.ns <= 200000 THEN 'launch'
         ELSE 'host'
     END AS cause
-FROM seen s;
+FROM seen s
+UNION ALL
+SELECT rank, device, step, warmup, start, "end", ns, corr, name_id, kind, tid, graph IS NOT NULL, late_ns, next_step IS DISTINCT FROM step,
+    CASE WHEN launch IS NULL OR late_ns < 0.5 * ns THEN 'device' ELSE 'launch' END
+FROM following WHERE ns < 20000;
