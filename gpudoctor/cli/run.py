@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,17 @@ def command(ctx: click.Context, /, command_line: tuple[str, ...], common: Common
     """
     from gpudoctor.cli.run_report import report_on
     from gpudoctor.launch.plan import Plan, carry_out
+    from gpudoctor.rulebook.load import load_rules
 
     torchrun = {k: options.pop(k) for k in (*_TORCHRUN, "standalone", "nproc_per_node")}
     lint = options.pop("lint")
     plan = Plan(command_line=command_line, other_launcher=ctx.meta[_DASHES], torchrun=torchrun, **options)
+    config = common.config(next(iter(plan.sources()), Path.cwd()))
+    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
+    if plan.overhead_budget is None:
+        plan = replace(plan, overhead_budget=config.overhead_budget)
     run, session = carry_out(plan, quiet_stdout=common.format != "terminal")
-    report, config = report_on(run, session, plan.sources() if lint else (), common)
+    report = report_on(run, session, plan.sources() if lint else (), book, config)
     code = emit(report, common, config)
     click.echo(f"run folder: {run.root}", err=True)
     ctx.exit(session.exit_code or code)

@@ -7,24 +7,21 @@ from pathlib import Path
 
 import click
 
-from gpudoctor.cli.options import Common
 from gpudoctor.config import Config
 from gpudoctor.errors import InputError
 from gpudoctor.launch.session import Session
 from gpudoctor.model import Report, Subject
 from gpudoctor.report.as_json import render
 from gpudoctor.report.build import build_report
-from gpudoctor.rulebook.load import load_rules
+from gpudoctor.rulebook.load import RuleBook
 from gpudoctor.rundir import RunDir
 from gpudoctor.source import load_project
 from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
 from gpudoctor.timeline.store import Store
 
 
-def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], common: Common) -> tuple[Report, Config]:
+def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: RuleBook, config: Config) -> Report:
     """Judge the run folder together with `sources`, and leave tables and findings in it."""
-    config = common.config(sources[0] if sources else Path.cwd())
-    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
     read = _read(run, session)
     for problem in read.problems:
         click.echo(f"gpudoctor: {problem}", err=True)
@@ -37,7 +34,7 @@ def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], common: 
         with open(run.findings, "w", encoding="utf-8") as file:
             render(report, file)
     read.store.close()
-    return report, config
+    return report
 
 
 def _read(run: RunDir, session: Session) -> Ingested:
