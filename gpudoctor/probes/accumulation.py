@@ -29,7 +29,7 @@ class Accumulation(Probe):
             model.sync.flag = bool(ddp.require_backward_grad_sync)
 
     def on_backward_begin(self, tensors: tuple[Any, ...]) -> None:
-        place = caller(4)
+        place = caller()
         self._places.append(place)
         for model in self.session.models:
             ddp = model.ddp
@@ -43,7 +43,7 @@ class Accumulation(Probe):
                 self._losses.append(loss)
                 world = self.session.world_size
                 if world > 1 and world in loss.factors and loss.base == "mean" and not self._world_frames:
-                    self._world_frames.append(place_of_world_factor(4, world))
+                    self._world_frames.append(place_of_world_factor())
 
     def on_backward_end(self) -> None:
         for model in self.session.models:
@@ -59,7 +59,7 @@ class Accumulation(Probe):
         if self._places:
             self._discarded += self._places
             self._places.clear()
-            self._zero_place = caller(4)
+            self._zero_place = caller()
 
     def on_optimizer_begin(self, optimizer: Any) -> None:
         self._optimizers.add(id(optimizer))

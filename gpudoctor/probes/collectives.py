@@ -70,7 +70,7 @@ class Collectives(Probe):
             try:
                 group = kwargs.get("group")
                 tensor = _tensor(args, kwargs)
-                place = caller(3)
+                place = caller()
                 label, numel, dtype = _group(group), tensor.numel() if tensor is not None else 0, _dtype(tensor)
                 ticket = heartbeat.enter(name, label, numel, dtype, place.path, place.line, place.func)
                 if name == "all_reduce" and tensor is not None and not kwargs.get("async_op", False):

@@ -29,20 +29,15 @@ _LIBRARY = tuple(os.path.abspath(p) + os.sep for p in {sysconfig.get_path("stdli
 _START = os.getcwd()
 
 
-def caller(depth: int = 2) -> Place:
-    """The innermost frame of the user's own code, `depth` frames above this one or further out."""
-    frame = user_frame(depth + 1)
-    if frame is None:
-        return NOWHERE
-    return Place(shown(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
+def caller() -> Place:
+    """The innermost frame of the user's own code that led here."""
+    frame = user_frame()
+    return NOWHERE if frame is None else Place(shown(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
 
 
-def user_frame(depth: int = 1) -> FrameType | None:
+def user_frame() -> FrameType | None:
     """The innermost frame that belongs to neither Python, nor an installed package, nor gpudoctor."""
-    try:
-        frame: FrameType | None = sys._getframe(depth)
-    except ValueError:
-        return None
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and not _is_users(frame.f_code.co_filename):
         frame = frame.f_back
     return frame

@@ -45,7 +45,7 @@ class Loaders(Probe):
     def _making(self, original: Any) -> Any:
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
             with self.session.counted():
-                self._made.setdefault(loader, caller(3))
+                self._made.setdefault(loader, caller())
             original(loader, *args, **kwargs)
 
         return init
@@ -58,7 +58,7 @@ class Loaders(Probe):
                 self._ids[loader] = number, epoch + 1
                 for one in [o for o in self._open if o.number == number]:
                     one.close(complete=False)
-                one = self._beginning = _Pass(self, loader, number, epoch, caller(3), self._made.get(loader, NOWHERE))
+                one = self._beginning = _Pass(self, loader, number, epoch, caller(), self._made.get(loader, NOWHERE))
                 self._open.append(one)
             try:
                 iterator = original(loader)

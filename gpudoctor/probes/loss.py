@@ -79,9 +79,9 @@ def _constant(node: Any, attribute: str, scales: set[int]) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def place_of_world_factor(depth: int, world: int) -> Place | None:
+def place_of_world_factor() -> Place | None:
     """The line of the user's file that multiplies a loss by something named like the world size; None if there is none."""
-    frame = user_frame(depth + 1)
+    frame = user_frame()
     for _ in range(3):
         if frame is None:
             return None

@@ -38,7 +38,7 @@ class Modes(Probe):
     def on_clip(self, parameters: list[Any], max_norm: float, total_norm: Any) -> None:
         if not self.session.sampled or not isinstance(total_norm, torch.Tensor) or hasattr(total_norm, "device_mesh"):
             return
-        place, session, step = caller(5), self.session, self.session.step
+        place, session, step = caller(), self.session, self.session.step
         scaled = bool(session.scalers)
 
         def arrived(values: list[float]) -> None:
@@ -58,14 +58,14 @@ class Modes(Probe):
         if model.id not in self._dropouts:
             self._dropouts[model.id] = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
         if self._dropouts[model.id]:
-            self.session.fact("dropout-in-eval", type(module).__name__, place=caller(5))
+            self.session.fact("dropout-in-eval", type(module).__name__, place=caller())
 
     def _entering(self, original: Any) -> Any:
         def enter(context: Any) -> Any:
             if not torch.compiler.is_compiling() and not self._inside_forward and getattr(context, "_enabled", False) and not self.session.in_backward:
                 self._entered += 1
                 if self._place is NOWHERE:
-                    self._place = caller(3)
+                    self._place = caller()
             return original(context)
 
         return enter

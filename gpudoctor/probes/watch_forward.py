@@ -102,7 +102,7 @@ def _begin(session: Session, model: Model, args: tuple[Any, ...], kwargs: dict[s
     if torch.is_grad_enabled():
         state.through += 1
         if session.sampled:
-            state.place = caller(4)
+            state.place = caller()
     session.fire("on_forward_begin", model, args, kwargs)
     return True
 
@@ -127,4 +127,4 @@ def _past(model: Model, module: nn.Module, args: tuple[Any, ...]) -> None:
     if state.depth == 0 and torch.is_grad_enabled():
         state.past += 1
         if state.past == 1:
-            state.past_place = caller(3)
+            state.past_place = caller()

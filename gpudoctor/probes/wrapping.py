@@ -53,7 +53,7 @@ class Wrapping(Probe):
             self._stepping[id(optimizer)] = sum(len(g["params"]) for g in optimizer.param_groups)
             self._optimized |= {id(p) for g in optimizer.param_groups for p in g["params"]}
         if self.session.sampled and not self.session.has_closure and all(p.grad is None for g in optimizer.param_groups for p in g["params"]):
-            self.session.fact("optimizer-without-gradients", type(optimizer).__name__, place=caller(4), value=float(self._stepping[id(optimizer)]))
+            self.session.fact("optimizer-without-gradients", type(optimizer).__name__, place=caller(), value=float(self._stepping[id(optimizer)]))
         for model in self.session.models:
             if model.kind == "ddp" and len(model.group) > 1:
                 self._check_path(model)
