@@ -21,8 +21,12 @@ WITH steady AS (
 )
 SELECT e.rank, e.device, e.stream, min(e.start) AS start_ns, max(e."end") AS end_ns, count(*) AS count, e.path, e.line, 'likely' AS confidence, max(e.bytes) AS bytes,
     (avg(e."end" - e.read_at))::BIGINT AS early_ns,
-    '{count:n} device-to-host copies of up to {bytes:B} into pinned memory on {ranks} were still under way when the host read a value, {early_ns:ns} before their end, and nothing in between waited for them' AS message
+    '{count:n} device-to-host copies of up to {bytes:B} into pinned memory on {ranks} were still under way when the host read a value, {early_ns:ns} before their end, and nothing in between waited for them' AS message, NULL AS abstain
 FROM early e JOIN steady s USING (rank)
 GROUP BY e.rank, e.device, e.stream, e.path, e.line, s.steps
 HAVING count(DISTINCT e.step) >= 0.5 * s.steps
-ORDER BY e.rank, e.device, e.stream, e.path, e.line
+UNION ALL
+SELECT c.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'the capture does not show when the host reads what was copied'
+FROM seen c JOIN steady s USING (rank) WHERE c.rank NOT IN (SELECT rank FROM cpu_op)
+GROUP BY c.rank, s.steps HAVING count(DISTINCT c.step) >= 0.5 * s.steps
+ORDER BY 1, 2, 3, 7, 8

@@ -1,5 +1,7 @@
 WITH steady AS (
     SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+), passed AS (
+    SELECT rank, count(*) AS steps FROM step GROUP BY rank
 ), wait AS (
     SELECT w.*, CASE WHEN w.kind = 'copy' AND w.count = 0 THEN 'copy and stream_sync' ELSE n.text END AS call,
         coalesce(w.path IS NOT NULL OR w.operator IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal'), false) AS named
@@ -13,9 +15,9 @@ WITH steady AS (
     FROM wait GROUP BY rank, path, line, cause
 )
 SELECT s.rank, s.start_ns, s.end_ns, s.count::BIGINT AS count, s.cost_ns::BIGINT AS cost_ns, s.path, s.line, s.cause AS group_key,
-    CASE WHEN s.count >= 4 * t.steps AND s.cost_ns >= $warn_share * t.ns THEN 'warning' ELSE 'perf' END AS severity,
-    s.calls, s.func, s.operator, t.steps, round(s.count / t.steps, 1) AS per_step, (s.cost_ns / t.steps)::BIGINT AS wait_per_step, s.cost_ns / t.ns AS share, NULL AS abstain
-FROM site s JOIN steady t USING (rank)
+    CASE WHEN s.count >= 4 * a.steps AND s.cost_ns >= $warn_share * t.ns THEN 'warning' ELSE 'perf' END AS severity,
+    s.calls, s.func, s.operator, a.steps, round(s.count / a.steps, 1) AS per_step, (s.cost_ns / t.steps)::BIGINT AS wait_per_step, s.cost_ns / t.ns AS share, NULL AS abstain
+FROM site s JOIN steady t USING (rank) JOIN passed a USING (rank)
 WHERE s.hit >= $min_steps_share * t.steps AND s.count > 0 AND (s.named OR s.cause <> 'event_sync' OR s.cost_ns >= $min_event_share * t.ns)
 UNION ALL
 SELECT r.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'no training steps were found'

@@ -90,7 +90,8 @@ def read_process(store: Store, rank: int) -> Process | None:
     streams += _idle_streams(store, rank, streams)
     ops = _operations(columns, columns["nth"].astype(np.int64), len(streams))
     process = Process(rank, streams, _flags(store, rank, streams), ops, Clocks(len(streams)))
-    _follow(process, list(_controls(store, process)))
+    controls = list(_controls(store, process))
+    _follow(process, controls + list(_legacy_switches(process, controls)))
     return process
 
 
@@ -136,7 +137,7 @@ class _Control:
     started: int = 0
 
     def key(self) -> tuple[int, int, int]:
-        return (self.time, ("event", "stream", "device", "query", "record", "wait", "legacy").index(self.kind), self.corr)
+        return (self.time, ("event", "stream", "device", "query", "legacy", "record", "wait").index(self.kind), self.corr)
 
 
 class _Lookup:
@@ -175,7 +176,6 @@ def _controls(store: Store, process: Process) -> Iterator[_Control]:
     for r in store.query("SELECT c.kind, c.\"end\" FROM host_call c WHERE c.rank = $rank AND c.kind = 'free' AND c.\"end\" IS NOT NULL", rank):
         yield _Control(r["end"], "device", look.device(None), started=r["end"])
     yield from _blocking_copies(store, process)
-    yield from _legacy_switches(process)
 
 
 def _event(row: dict[str, Any]) -> Event:
@@ -196,25 +196,28 @@ def _blocking_copies(store: Store, process: Process) -> Iterator[_Control]:
             yield _Control(int(columns["launched"][i]), "stream", [int(ops.stream[i])], started=int(ops.launch[i]))
 
 
-def _legacy_switches(process: Process) -> Iterator[_Control]:
-    """Where work passes between the legacy default stream and blocking streams of one context."""
+def _legacy_switches(process: Process, controls: list[_Control]) -> Iterator[_Control]:
+    """Where work, records or waits pass between the legacy default stream and blocking streams of one context."""
+    ops = process.ops
+    marks = [(c.time, s) for c in controls if c.kind in ("record", "wait") for s in c.streams]
+    time = np.concatenate([ops.launch, np.array([t for t, _ in marks], dtype=np.int64)])
+    stream = np.concatenate([ops.stream, np.array([s for _, s in marks], dtype=np.int64)])
     for legacy in [i for i, f in enumerate(process.flags) if f == "default"]:
         context = process.streams[legacy][1]
         blocking = np.array([i for i, f in enumerate(process.flags) if f == "blocking" and process.streams[i][1] == context], dtype=np.int64)
         if not len(blocking):
             continue
-        ops = process.ops
-        at = np.flatnonzero((ops.stream == legacy) | np.isin(ops.stream, blocking))
-        on_legacy = ops.stream[at] == legacy
-        after_other = np.r_[True, ~on_legacy[:-1]]
-        for i in at[on_legacy & after_other].tolist():
-            yield _Control(int(ops.launch[i]), "legacy", [legacy], others=blocking)
+        at = np.flatnonzero((stream == legacy) | np.isin(stream, blocking))
+        at = at[np.lexsort((stream[at], time[at]))]
+        on_legacy = stream[at] == legacy
+        for i in at[on_legacy & np.r_[True, ~on_legacy[:-1]]].tolist():
+            yield _Control(int(time[i]), "legacy", [legacy], others=blocking)
         last_legacy = np.maximum.accumulate(np.where(on_legacy, np.arange(len(at)), -1))
-        for stream in blocking.tolist():
-            mine = np.flatnonzero(ops.stream[at] == stream)
+        for other in blocking.tolist():
+            mine = np.flatnonzero(stream[at] == other)
             before = np.r_[-1, mine[:-1]]
             for i in at[mine[last_legacy[mine] > before]].tolist():
-                yield _Control(int(ops.launch[i]), "legacy", [stream], others=np.array([legacy]))
+                yield _Control(int(time[i]), "legacy", [other], others=np.array([legacy]))
 
 
 def _follow(process: Process, controls: list[_Control]) -> None:
