@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gpudoctor.probes.frames import Place, caller
+from gpudoctor.probes.guard import guarded
 from gpudoctor.probes.probe import Probe
 from gpudoctor.probes.sensors import wrap
 
@@ -49,7 +50,7 @@ class Amp(Probe):
 
     def on_clip(self, parameters: list[Any], max_norm: float, total_norm: Any) -> None:
         if self._states:
-            self._clips.append(_Clip(self._tick(), {id(p) for p in parameters}, caller(1)))
+            self._clips.append(_Clip(self._tick(), {id(p) for p in parameters}, caller()))
             del self._clips[:-16]
 
     def on_zero_grad(self, owner: Any) -> None:
@@ -68,7 +69,7 @@ class Amp(Probe):
     def _clip_value(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_grad_value_(parameters: Any, *args: Any, **kwargs: Any) -> Any:
             parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            with self.session.counted():
+            with guarded(self, "clip_grad_value_"):
                 self.on_clip(parameters, 0.0, None)
             return original(parameters, *args, **kwargs)
 
@@ -88,7 +89,8 @@ class Amp(Probe):
             try:
                 result = original(scaler, optimizer)
             except RuntimeError as error:
-                self._twice(state, optimizer, error)
+                with guarded(self, "refused"):
+                    self._twice(state, optimizer, error)
                 raise
             state.unscaled[id(optimizer)] = self._tick()
             return result
@@ -100,13 +102,14 @@ class Amp(Probe):
             state = self._state(scaler)
             if scaler.is_enabled():
                 state.stepped_in = self.session.step
-                with self.session.counted():
+                with guarded(self, "step"):
                     self._check_clips(scaler, state, optimizer)
                     self._check_late_backward(state, optimizer)
             try:
                 return original(scaler, optimizer, *args, **kwargs)
             except RuntimeError as error:
-                self._twice(state, optimizer, error)
+                with guarded(self, "refused"):
+                    self._twice(state, optimizer, error)
                 raise
 
         return step
@@ -115,10 +118,10 @@ class Amp(Probe):
         def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             before = None
             if scaler.is_enabled():
-                with self.session.counted():
+                with guarded(self, "update"):
                     before = _before(scaler)
             result = original(scaler, *args, **kwargs)
-            with self.session.counted():
+            with guarded(self, "update"):
                 if before is not None:
                     self._tell(scaler, before)
                 self._states[id(scaler)] = _State()
@@ -161,7 +164,7 @@ class Amp(Probe):
         """Gradients that were unscaled, then added to by another scaled backward."""
         unscaled = state.unscaled.get(id(optimizer))
         if unscaled is not None and len(state.unscaled) == 1 and unscaled < state.scaled < self._backward and self._zeroed < unscaled:
-            self.session.fact("unscale-inside-accumulation", place=caller(1))
+            self.session.fact("unscale-inside-accumulation", place=caller())
 
     def _twice(self, state: _State, optimizer: Any, error: RuntimeError) -> None:
         """GradScaler refuses a second call since its last `update`: was it unscaled too early, or never updated?"""
@@ -170,7 +173,7 @@ class Amp(Probe):
         unscaled = state.unscaled.get(id(optimizer), -1)
         accumulating = state.stepped_in < 0 and unscaled < state.scaled and self._zeroed < unscaled
         kind = "unscale-inside-accumulation" if accumulating else "scaler-update-missing"
-        self.session.fact(kind, detail=str(error), place=caller(1))
+        self.session.fact(kind, detail=str(error), place=caller())
 
 
 def _before(scaler: Any) -> list[torch.Tensor] | None:

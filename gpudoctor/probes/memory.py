@@ -13,6 +13,7 @@ import torch
 
 from gpudoctor.probes import memory_devices as devices
 from gpudoctor.probes.frames import caller
+from gpudoctor.probes.guard import guarded
 from gpudoctor.probes.models import Model
 from gpudoctor.probes.probe import Probe
 from gpudoctor.probes.sensors import wrap
@@ -112,10 +113,10 @@ class Memory(Probe):
             before = _held() if watch else []
             result = original(*args, **kwargs)
             if watch:
-                with self.session.counted():
+                with guarded(self, "load"):
                     for device, (was, now) in enumerate(zip(before, _held(), strict=True)):
                         if now - was >= LAND_BYTES:
-                            self.session.fact("load-lands", str(device), str(torch.cuda.current_device()), caller(1), float(now - was))
+                            self.session.fact("load-lands", str(device), str(torch.cuda.current_device()), caller(), float(now - was))
             return result
 
         return load
@@ -123,7 +124,8 @@ class Memory(Probe):
     def _data_parallel(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def init(module: Any, *args: Any, **kwargs: Any) -> None:
             original(module, *args, **kwargs)
-            self.session.fact("dataparallel-used", place=caller(1), value=float(len(getattr(module, "device_ids", None) or ())))
+            with guarded(self, "DataParallel"):
+                self.session.fact("dataparallel-used", place=caller(), value=float(len(getattr(module, "device_ids", None) or ())))
 
         return init
 
@@ -131,7 +133,7 @@ class Memory(Probe):
         """Called by the allocator before it raises; keeps the first snapshot, and a row for each time."""
         session = self.session
         with session.counted(), contextlib.suppress(Exception):
-            place = caller(1)
+            place = caller()
             session.recorder.add("mem_event", {
                 "rank": session.rank, "device": device, "action": "oom", "bytes": asked, "device_free": free, "t": time.time_ns(), "step": session.step, **place.columns(),
             })

@@ -1,4 +1,6 @@
-"""What the sanitizer costs: bare step, gpudoctor's, torch's own; in turns, three processes on one GPU.
+"""What the sanitizer costs: bare step, gpudoctor's on every step, gpudoctor's as `run` switches it, torch's own.
+
+Four processes on one GPU, in turns.
 
     python tests/gpu/sanitize_bench.py [--rounds 6] [--steps 10]
 
@@ -16,7 +18,7 @@ import time
 from typing import Any
 
 SHAPES = {"gpt2-small": (12, 768, 12, 8, 1024), "tiny": (4, 256, 4, 8, 128)}
-MODES = ("bare", "gpudoctor", "torch")
+MODES = ("bare", "gpudoctor", "windows", "torch")
 
 
 def worker(mode: str, shape: str, steps: int) -> None:
@@ -32,17 +34,33 @@ def worker(mode: str, shape: str, steps: int) -> None:
     tokens = torch.randint(8192, (batch, length + 1)).pin_memory()
     side = torch.cuda.Stream()
     sanitizer: Any = None
-    if mode == "gpudoctor":
+    windows: Any = None
+    if mode in ("gpudoctor", "windows"):
         from gpudoctor.probes.sanitize.sanitizer import Sanitizer
+        from gpudoctor.probes.sanitize.windows import Windows
 
         sanitizer = Sanitizer()
         sanitizer.switch_on()
+        windows = Windows() if mode == "windows" else None
     elif mode == "torch":
         from torch.cuda import _sanitizer
 
         _sanitizer.enable_cuda_sanitizer()
 
+    watched, last = 0, time.perf_counter_ns()
+
     def step() -> None:
+        nonlocal watched, last
+        train()
+        if windows is not None:
+            watched += sanitizer.active
+            now = time.perf_counter_ns()
+            watch = windows.after(now - last)
+            if watch != sanitizer.active:
+                (sanitizer.switch_on if watch else sanitizer.switch_off)()
+            last = time.perf_counter_ns()
+
+    def train() -> None:
         with torch.cuda.stream(side):
             data = tokens.to("cuda", non_blocking=True)
         torch.cuda.current_stream().wait_stream(side)
@@ -70,7 +88,7 @@ def worker(mode: str, shape: str, steps: int) -> None:
         print((time.perf_counter() - start) / steps * 1e3, flush=True)
     if sanitizer is not None:
         sanitizer.switch_off()
-        print(len(sanitizer.races), sanitizer.detector.order, sanitizer.mode.failures, sanitizer.mode.failure, flush=True)
+        print(f"{len(sanitizer.races)} races, {sanitizer.detector.order} operations, failures: {sanitizer.mode.failure or 0}", watched and f"watched {watched} steps", flush=True)
 
 
 def bench(shape: str, rounds: int, steps: int) -> None:
@@ -95,7 +113,7 @@ def bench(shape: str, rounds: int, steps: int) -> None:
     for mode, process in workers.items():
         rest, _ = process.communicate()
         if rest.strip():
-            print(f"{shape} {mode}: races, operations seen, failures: {rest.strip()}")
+            print(f"{shape} {mode}: {rest.strip()}")
     bare = statistics.median(times["bare"])
     for mode in workers:
         ratios = [t / b for t, b in zip(times[mode], times["bare"], strict=True)]
