@@ -12,6 +12,8 @@ from gpudoctor.source.evidence import at, replace
 from gpudoctor.source.training import distributed, rank_arms
 from gpudoctor.source.values import ancestors, same
 
+_RANKS = ("torch.nn.parallel.DistributedDataParallel", "torch.distributed.init_process_group", "torch.distributed.fsdp.FullyShardedDataParallel")
+
 _MESSAGE = "`{call}` puts each rank's copy of a checkpoint where it was saved, usually GPU 0"
 _FIX = 'At {place}, pass `map_location="cpu"` (or the rank\'s own device).'
 
@@ -24,7 +26,10 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
         return
     states = [e for e in model.methods("load_state_dict") if e.args or e.kwargs]
     for event in loads:
-        if any(True for _ in rank_arms(event)) or any(r.kind == "with" and r.value is not None and r.value.kind in ("device", "devicectx") for r in event.region.around()):
+        root = model.root_of(event)
+        if not any(root.first <= e.index < root.last for e in model.calls(*_RANKS)) or any(True for _ in rank_arms(event)):
+            continue
+        if any(r.kind == "with" and r.value is not None and r.value.kind in ("device", "devicectx") for r in event.region.around()):
             continue
         if any(same(v, event.result) for s in states if s.index > event.index for g in s.given() for v in ancestors(g, 20)):
             text = text_of(event.node)

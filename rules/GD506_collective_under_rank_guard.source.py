@@ -7,6 +7,8 @@ from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
+import ast
+
 from gpudoctor.source.events import Event, Region, text_of
 from gpudoctor.source.evidence import at
 from gpudoctor.source.library import COLLECTIVES
@@ -54,7 +56,7 @@ def _decisive(cond: Value, truth: bool) -> bool:
     for v in ancestors(cond, 40):
         if v.op == "cmp" and len(v.args) == 2:
             number = const_of(v.args[1])
-            if isinstance(number, int) and (number < 0 or (v.name in (">=",) and number == 0) or (v.name == ">" and number == -1)):
+            if isinstance(number, int) and (number < 0 or v.name in (">=",) and number == 0 or v.name == ">" and number == -1):
                 return False
             if v.args[1].op in ("list", "tuple") and any(isinstance(n := const_of(a), int) and n < 0 for a in v.args[1].args):
                 return _with_negative(v, truth)
@@ -69,7 +71,11 @@ def _with_negative(v: Value, truth: bool) -> bool:
 
 
 def _other_arm(arm: Region, event: Event) -> bool:
+    """True if the opposite arm calls the same, in a nested function perhaps."""
     branch = arm.parent
+    other_body = (getattr(arm.node, "orelse", []) if arm.truth else getattr(arm.node, "body", [])) if isinstance(arm.node, ast.If) else []
+    if any(isinstance(n, ast.Attribute) and n.attr == event.fn.rpartition(".")[2] for s in other_body for n in ast.walk(s)):
+        return True
     return branch is not None and any(e.fn == event.fn for other in branch.children if isinstance(other, Region) and other is not arm for e in other.events())
 
 

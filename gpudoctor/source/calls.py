@@ -16,11 +16,11 @@ from gpudoctor.source.library import (
     is_module_base,
     kind_of_call,
 )
-from gpudoctor.source.scopes import is_generator
+from gpudoctor.source.scopes import Stored, is_generator, walk
 from gpudoctor.source.state import Class, Frame, Function, folded
 from gpudoctor.source.values import NONE, Value, alternatives, const, const_of, is_kind, of_kind
 
-MAX_DEPTH = 14
+MAX_DEPTH = 10
 _PRIORITY = ("ddp", "fsdp", "apexddp", "dp", "engine", "scaler", "optimizer", "accelerator", "fabric", "loader", "distsampler", "scheduler", "stream", "event",
              "module", "tensor", "grad", "param", "batch", "params")
 _DUCK = {
@@ -145,7 +145,7 @@ class Calls(Expressions):
         return stack
 
     def run_function(self, fn: Function, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST, self_value: Value | None,
-                     on_yield: Callable[[Value], str] | None, waiting: list[tuple[int, set[str]]] | None = None) -> Value:
+                     on_yield: Callable[[Value], str] | None, waiting: list[tuple[int, Stored]] | None = None) -> Value:
         """Run a function's body in a call region; `on_yield` runs the consumer of a generator."""
         self.touch(fn.module)
         outer, outer_region = self.frame, self.region
@@ -438,7 +438,7 @@ def called_on(module: Any) -> dict[str, set[str]]:
     if found is None:
         found = {}
         if module.tree is not None:
-            for node in ast.walk(module.tree):
+            for node in walk(module.tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                     receiver = node.func.value
                     name = receiver.id if isinstance(receiver, ast.Name) else receiver.attr if isinstance(receiver, ast.Attribute) else ""

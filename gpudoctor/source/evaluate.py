@@ -10,7 +10,7 @@ from typing import Any
 
 from gpudoctor.source.library import canonical, is_library
 from gpudoctor.source.project import Module
-from gpudoctor.source.scopes import is_generator
+from gpudoctor.source.scopes import is_generator, walk
 from gpudoctor.source.state import Class, Frame, Function, State
 from gpudoctor.source.values import NONE, Value, alternatives, const, const_of, is_kind, of_kind
 
@@ -156,7 +156,7 @@ class Expressions(State):
                 if not name.startswith("_"):
                     self.write((self.frame.id, name), Value("import", name=name, target=source))
         elif node.module and is_library(node.module):
-            used = {n.id for n in ast.walk(self.frame.module.tree) if isinstance(n, ast.Name)} if self.frame.module.tree else set()
+            used = {n.id for n in walk(self.frame.module.tree) if isinstance(n, ast.Name)} if self.frame.module.tree else set()
             for name in used - self.frame.module.bindings.keys():
                 if (self.frame.id, name) not in self.store and not hasattr(builtins, name) and name[:1] != "_" and _exported(node.module, name):
                     self.write((self.frame.id, name), Value("lib", name=canonical(f"{node.module}.{name}")))
@@ -171,7 +171,7 @@ class Expressions(State):
         top = self.frame.function is None
         captured: tuple[Value, ...] = ()
         if isinstance(node, ast.Lambda):
-            names = dict.fromkeys(n.id for n in ast.walk(node.body) if isinstance(n, ast.Name))
+            names = dict.fromkeys(n.id for n in walk(node.body) if isinstance(n, ast.Name))
             captured = tuple(v for n in names if (v := self.store.get((self.frame.id, n))) is not None)
         return Value("function", captured, node=node, target=Function(node, self.frame.module, None if top else self.frame, owner))
 

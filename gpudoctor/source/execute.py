@@ -127,9 +127,11 @@ class Interpreter(Calls):
         region = self.enter("loop", node)
         stored = self._stored(node, body)
         keys: list[tuple[int, str]] = [(self._name_key(n)) for n in stored.names]
-        for frame_id, names in self.frame.waiting:
-            keys += [(frame_id, n) for n in names]
-        for attribute in (self.mutable | stored.attributes) & self.heap.keys():
+        attributes = stored.attributes | self.stored_by(stored.called)
+        for frame_id, consumer in self.frame.waiting:
+            keys += [(frame_id, n) for n in consumer.names]
+            attributes |= consumer.attributes | self.stored_by(consumer.called)
+        for attribute in attributes & self.heap.keys():
             keys += self.heap[attribute]
         phis: list[tuple[tuple[int, str], Value]] = []
         for key in dict.fromkeys(keys):
@@ -141,7 +143,9 @@ class Interpreter(Calls):
                 phis.append((key, phi))
         record: tuple[int, list[Any]] = (len(self.conds), [])
         self.frame.loops.append(record)
+        self.carried.append([key for key, _ in phis])
         end = run(region)
+        self.carried.pop()
         self.frame.loops.pop()
         for key, phi in phis:
             after = self.store.get(key, phi)
@@ -243,7 +247,7 @@ class Interpreter(Calls):
 
             self.loop(node, [node.target, *node.body], plain)
             return ""
-        names = self._stored(node, [node.target, *node.body]).names
+        names = self._stored(node, [node.target, *node.body])
         ends: list[str] = []
 
         def consume(value: Value) -> str:
@@ -405,7 +409,7 @@ class Interpreter(Calls):
     def _continue(self, node: ast.Continue) -> str:
         if self.frame.loops:
             start, record = self.frame.loops[-1]
-            record.append((self.conds[start:], dict(self.store) if len(self.store) < 400 else {}))
+            record.append((self.conds[start:], {k: self.store[k] for k in self.carried[-1] if k in self.store} if self.carried else {}))
         self.emit("flow.continue", node)
         return "continue"
 

@@ -11,10 +11,11 @@ from gpudoctor.source.calls import class_kind
 from gpudoctor.source.events import Event, Region
 from gpudoctor.source.execute import Interpreter
 from gpudoctor.source.project import Module
+from gpudoctor.source.scopes import walk
 from gpudoctor.source.state import Class, Frame, Function
 from gpudoctor.source.values import Value
 
-MODULE_BUDGET, ROOT_BUDGET = 160_000, 40_000
+MODULE_BUDGET, ROOT_BUDGET = 60_000, 20_000
 _STEP_METHODS = ("training_step", "compute_loss")
 _TRIGGERS = frozenset(["backward", "no_sync", "unscale_", "clip_grad_norm_", "clip_grad_value_", "zero_grad", "DataLoader", "DistributedDataParallel", "DataParallel", "GradScaler", "Stream", "Event", "current_stream", "wait_stream", "wait_event", "record_stream", "non_blocking", "pin_memory", "synchronize", "empty_cache", "load", "init_process_group", "barrier", "all_reduce", "broadcast", "all_gather", "all_gather_object", "gather", "reduce", "broadcast_object_list", "DistributedSampler", "set_epoch", "memory_reserved", "autocast", "prepare", "training_step", "compute_loss", "require_backward_grad_sync", "is_main_process", "get_rank", "LOCAL_RANK", "NCCL_SOCKET_IFNAME", "monitored_barrier", "reduce_scatter", "all_to_all", "new_group", "manual_backward", "set_device", "setup"])
 
@@ -34,7 +35,6 @@ class Model:
             for event in root.events():
                 self.events.append(event)
                 self._by_fn[event.fn].append(event)
-        self._by_index = {e.index: e for e in self.events}
 
     def calls(self, *names: str) -> list[Event]:
         """Events of these names, in program order."""
@@ -67,9 +67,9 @@ def build_model(module: Module) -> Model:
     _run(machine, first, top, lambda: machine.execute(module.tree.body if module.tree else []))
     roots.append(first)
     aliases = _aliases(module.tree)
-    for cls in _classes(module.tree):
+    for cls in _classes(module):
         roots += _class_roots(machine, top, cls, aliases)
-    for node in _functions(module.tree):
+    for node in _functions(module):
         if id(node) not in machine.reached and machine.budget > 0 and _relevant(node, aliases):
             root = Region("root", node, module, None)
             value = machine.store.get((top.id, node.name))
@@ -136,24 +136,20 @@ def _method(machine: Interpreter, cls: Class, fn: Function, node: ast.FunctionDe
         machine.leave(region)
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.If, ast.Try, ast.Module)):
-            yield from (s for s in ast.iter_child_nodes(node) if isinstance(s, ast.FunctionDef))
+def _functions(module: Module) -> list[ast.FunctionDef]:
+    return [s for found in module.bindings.values() for s in found if isinstance(s, ast.FunctionDef)]
 
 
-def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.If, ast.Try, ast.Module)):
-            yield from (s for s in ast.iter_child_nodes(node) if isinstance(s, ast.ClassDef))
+def _classes(module: Module) -> list[ast.ClassDef]:
+    return [s for found in module.bindings.values() for s in found if isinstance(s, ast.ClassDef)]
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
-    return {a.asname: a.name.rpartition(".")[2] for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names if a.asname}
+    return {a.asname: a.name.rpartition(".")[2] for n in walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names if a.asname}
 
 
 def _relevant(node: ast.AST, aliases: dict[str, str]) -> bool:
-    for n in ast.walk(node):
+    for n in walk(node):
         name = n.id if isinstance(n, ast.Name) else n.attr if isinstance(n, ast.Attribute) else n.arg if isinstance(n, ast.keyword) else None
         if name is not None and (name in _TRIGGERS or aliases.get(name) in _TRIGGERS):
             return True

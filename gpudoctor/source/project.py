@@ -16,6 +16,7 @@ from gpudoctor.model import Location
 from gpudoctor.source.files import LANGUAGES, Unreadable, find_files, read_text
 from gpudoctor.source.library import is_library
 from gpudoctor.source.notebook import cells_to_python
+from gpudoctor.source.scopes import top_level_bindings, walk
 
 if TYPE_CHECKING:
     from gpudoctor.source.model import Model
@@ -53,8 +54,6 @@ class Module:
     @cached_property
     def bindings(self) -> dict[str, list[ast.stmt]]:
         """The statements at top level that bind each name."""
-        from gpudoctor.source.scopes import top_level_bindings
-
         return top_level_bindings(self.tree) if self.tree is not None else {}
 
     def location(self, node: ast.AST) -> Location:
@@ -236,9 +235,8 @@ def _reason(error: SyntaxError) -> str:
 
 def _cuda_inside(module: Module) -> list[Module]:
     assert module.tree is not None
-    docs = {id(s.value) for s in ast.walk(module.tree) if isinstance(s, ast.Expr)}
-    found = []
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value and "{" in node.value and id(node) not in docs:
-            found.append(Module(module.path, "cuda", node.value, places=None, offset=node.lineno - 1))
-    return found
+    docs = {id(s.value) for s in walk(module.tree) if isinstance(s, ast.Expr)}
+    return [
+        Module(module.path, "cuda", node.value, offset=node.lineno - 1) for node in walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value and "{" in node.value and id(node) not in docs
+    ]

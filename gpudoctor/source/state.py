@@ -9,7 +9,7 @@ from typing import Any
 
 from gpudoctor.source.events import Event, Region
 from gpudoctor.source.project import Module
-from gpudoctor.source.scopes import stored_attributes
+from gpudoctor.source.scopes import Stored, Stores
 from gpudoctor.source.values import Value, alternatives, const_of
 
 Key = tuple[int, str]
@@ -95,7 +95,7 @@ class Frame:
         self.loops: list[tuple[int, list[Any]]] = []
         self.returns: list[tuple[Value, list[tuple[Value, bool]]]] = []
         self.on_yield: Callable[[Value], str] | None = None
-        self.waiting: list[tuple[int, set[str]]] = []
+        self.waiting: list[tuple[int, Stored]] = []
         self.self_value: Value | None = None
 
 
@@ -108,6 +108,9 @@ class State:
         self.journal: list[tuple[Key, Value | None]] = []
         self.heap: dict[str, set[Key]] = {}
         self.mutable: set[str] = set()
+        self.stores: list[Stores] = []
+        self._stored_by: dict[tuple[int, int], set[str]] = {}
+        self.carried: list[list[Key]] = []
         self.touched: set[int] = set()
         self.conds: list[tuple[Value, bool]] = []
         self.budget = budget
@@ -120,7 +123,29 @@ class State:
         """Note that code of `module` takes part: its attributes may change in loops."""
         if id(module) not in self.touched and module.tree is not None:
             self.touched.add(id(module))
-            self.mutable |= stored_attributes(module.tree)
+            known: Stores | None = module.__dict__.get("_stores")
+            if known is None:
+                known = module.__dict__["_stores"] = Stores(module.tree)
+            self.stores.append(known)
+            self.mutable |= known.attributes
+
+    def stored_by(self, names: set[str]) -> set[str]:
+        """Attributes that functions of these names store, and functions that those call."""
+        memo = (id(names), len(self.stores))
+        if memo in self._stored_by:
+            return self._stored_by[memo]
+        found: set[str] = set()
+        todo, seen = list(names), set(names)
+        while todo:
+            name = todo.pop()
+            for stores in self.stores:
+                entry = stores.by_name.get(name)
+                if entry is not None:
+                    found |= entry[0]
+                    todo += entry[1] - seen
+                    seen |= entry[1]
+        self._stored_by[memo] = found
+        return found
 
     def write(self, key: Key, value: Value) -> None:
         self.journal.append((key, self.store.get(key)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpudoctor.source.events import Event, Region
 from gpudoctor.source.model import Model
-from gpudoctor.source.values import Value, ancestors, depends_on, is_kind
+from gpudoctor.source.values import Value, ancestors, is_kind
 
 STEPS = ("optimizer.step", "scaler.step", "engine.step")
 BACKWARDS = ("tensor.backward", "accelerator.backward", "fabric.backward", "engine.backward", "torch.autograd.backward", "lightning.manual_backward",
@@ -130,9 +130,23 @@ def no_grad(context: Value | None) -> bool:
     return is_kind(context, "gradmode") and context.name == "torch.set_grad_enabled" and bool(context.args) and context.args[0].op == "const" and not context.args[0].name
 
 
+_LOGIC = ("bin", "cmp", "not", "and", "or", "ite", "phi", "neg")
+
+
 def by_rank(cond: Value | None) -> bool:
-    """True if a condition differs between ranks."""
-    return cond is not None and depends_on(cond, lambda v: v.kind == "rank", 60)
+    """True if a condition differs between ranks: it is made of a rank by logic and arithmetic alone."""
+    seen: set[int] = set()
+    stack = [cond] if cond is not None else []
+    while stack and len(seen) < 60:
+        v = stack.pop()
+        if v.uid in seen or (v.op == "cmp" and v.name in ("is", "is not")):
+            continue
+        seen.add(v.uid)
+        if v.kind == "rank":
+            return True
+        if v.op in _LOGIC:
+            stack += v.args
+    return False
 
 
 def rank_arms(event: Event) -> Iterator[Region]:
