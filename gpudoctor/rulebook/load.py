@@ -45,20 +45,23 @@ class RuleBook:
         ))
 
 
-def load_rules(extra: Iterable[Path] = (), allow_python: bool = False) -> RuleBook:
-    """Load the shipped rules and those in `extra` folders; an extra rule of the same id takes a shipped one's place."""
-    rules = {r.id: r for r in _folder(data_dir("rules"), True)}
+def load_rules(extra: Iterable[Path] = (), allow_python: bool = False, cases: bool = True) -> RuleBook:
+    """Load the shipped rules and those in `extra` folders; an extra rule of the same id takes a shipped one's place.
+
+    Without `cases` the rules' own cases are not read, which takes a third of the time.
+    """
+    rules = {r.id: r for r in _folder(data_dir("rules"), True, cases)}
     for folder in extra:
         if not folder.is_dir():
             raise RuleError(f"{folder}: no such folder of rules")
-        rules |= {r.id: r for r in _folder(folder, allow_python)}
+        rules |= {r.id: r for r in _folder(folder, allow_python, cases)}
     return RuleBook(tuple(sorted(rules.values(), key=lambda r: r.id)))
 
 
-def _folder(folder: Path, allow_python: bool) -> Iterator[Rule]:
+def _folder(folder: Path, allow_python: bool, cases: bool) -> Iterator[Rule]:
     taken: dict[str, Path] = {}
     for path in sorted(folder.glob("GD*.toml")):
-        rule = load_rule(path)
+        rule = load_rule(path, cases)
         for name in (rule.id, rule.slug):
             if name in taken:
                 raise RuleError(f"{path}: {name} is taken by {taken[name].name}; choose another")
@@ -68,27 +71,41 @@ def _folder(folder: Path, allow_python: bool) -> Iterator[Rule]:
         yield rule
 
 
-def load_rule(path: Path) -> Rule:
+_BLOCK = re.compile(r"^\[\[(cases|detectors)\]\]$", re.M)
+
+
+def _without_cases(text: str) -> str:
+    """A rule's text with its `[[cases]]` blocks cut out."""
+    marks = [*_BLOCK.finditer(text)]
+    ends = [*(m.start() for m in marks[1:]), len(text)]
+    kept = [text[m.start(): end] for m, end in zip(marks, ends, strict=True) if m[1] != "cases"]
+    return text[: marks[0].start() if marks else len(text)] + "".join(kept)
+
+
+def load_rule(path: Path, cases: bool = True) -> Rule:
     """Read one rule; RuleError names the file and the key."""
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        raw = tomllib.loads(text if cases else _without_cases(text))
     except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
+    if not cases:
+        raw["cases"] = ["not read"]
     for key in _REQUIRED:
         if not raw.get(key):
             raise RuleError(f"{path}: lacks {key}")
     if not re.fullmatch(r"GD\d{3}", raw["id"]) or path.stem != f"{raw['id']}_{raw['slug'].replace('-', '_')}":
         raise RuleError(f"{path}: the file must be named GDnnn_slug after its id and slug")
     try:
-        rule = _rule(path, raw)
+        rule = _rule(path, raw, cases)
     except (KeyError, TypeError, ValueError) as error:
         raise RuleError(f"{path}: {error!r}") from None
-    if not any(c.fires or c.abstains for c in rule.cases) or all(c.fires for c in rule.cases):
+    if cases and (not any(c.fires or c.abstains for c in rule.cases) or all(c.fires for c in rule.cases)):
         raise RuleError(f"{path}: needs one case that fires and one that stays quiet")
     return rule
 
 
-def _rule(path: Path, raw: dict[str, Any]) -> Rule:
+def _rule(path: Path, raw: dict[str, Any], cases: bool) -> Rule:
     detectors = tuple(_detector(path, d) for d in raw["detectors"])
     example = raw["example"]
     return Rule(
@@ -97,7 +114,7 @@ def _rule(path: Path, raw: dict[str, Any]) -> Rule:
         summary=raw["summary"], message=raw["message"], why=raw["why"].strip(), fix=raw["fix"].strip(),
         bad=example["bad"].strip("\n"), good=example["good"].strip("\n"), language=example.get("language", "python"),
         params=tuple(Param(n, p["value"], p["unit"], p["doc"]) for n, p in raw.get("params", {}).items()),
-        detectors=detectors, cases=tuple(_case(c, detectors) for c in raw["cases"]),
+        detectors=detectors, cases=tuple(_case(c, detectors) for c in raw["cases"]) if cases else (),
         references=tuple(raw.get("references", ())), path=path, yields_to=tuple(raw.get("yields_to", ())),
     )
 

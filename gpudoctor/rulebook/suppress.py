@@ -31,7 +31,8 @@ def _is_silenced(finding: Finding, per_file: Mapping[str, tuple[str, ...]], line
     place = finding.location
     if place is None:
         return False
-    if any(fnmatch(place.path, pattern) and _named(finding, rules) for pattern, rules in per_file.items()):
+    file = place.path.partition(":cell ")[0]
+    if any((fnmatch(file, pattern) or fnmatch(file, f"*/{pattern}")) and _named(finding, rules) for pattern, rules in per_file.items()):
         return True
     lines = lines_of(place.path)
     last = max(place.line, min(place.end_line or place.line, place.line + 20))

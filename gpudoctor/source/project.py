@@ -240,3 +240,16 @@ def _cuda_inside(module: Module) -> list[Module]:
         Module(module.path, "cuda", node.value, offset=node.lineno - 1) for node in walk(module.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value and "{" in node.value and id(node) not in docs
     ]
+
+
+def lines_at(path: str) -> list[str]:
+    """The lines behind a finding's path, which may name a notebook's cell; empty if they cannot be read."""
+    base, _, cell = path.rpartition(":cell ") if ":cell " in path else (path, "", "")
+    try:
+        text = read_text(base)
+        if not cell:
+            return text.split("\n")
+        code, places = cells_to_python(text)
+        return [line for line, place in zip(code.split("\n"), places, strict=False) if place[0] == int(cell)]
+    except (Unreadable, ValueError):
+        return []
