@@ -14,6 +14,7 @@ from gpudoctor.model import Report, Subject
 from gpudoctor.report.as_json import render
 from gpudoctor.report.build import build_report
 from gpudoctor.rulebook.load import RuleBook
+from gpudoctor.rulebook.rule import Kind
 from gpudoctor.rundir import RunDir
 from gpudoctor.source import load_project
 from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
@@ -25,8 +26,8 @@ def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: Ru
     read = _read(run, session)
     for problem in read.problems:
         click.echo(f"gpudoctor: {problem}", err=True)
-    report = build_report(Subject("run", [str(run.root)]), book, config, store=read.store, kinds=read.kinds,
-                          project=load_project(sources) if sources else None)
+    kinds: tuple[Kind, ...] = (*read.kinds, "machine") if "gpu" in read.store.captured else read.kinds
+    report = build_report(Subject("run", [str(run.root)]), book, config, store=read.store, kinds=kinds, project=load_project(sources) if sources else None)
     if read.notes:
         report.summary["notes"] = read.notes
     with suppress(OSError):

@@ -76,7 +76,7 @@ def gpus() -> int:
 def _environment(run: RunDir, settings: ProbeSettings, environment: Mapping[str, str] | None) -> dict[str, str]:
     env = dict(os.environ if environment is None else environment)
     if gpus():
-        env |= nccl_defaults(run.capture.absolute(), env)
+        env |= nccl_defaults(run.capture.absolute(), Path(settings.beats), env)
     env |= settings.to_environment()
     return env
 

@@ -13,6 +13,7 @@ from gpudoctor.launch import nsys
 from gpudoctor.launch.command import Launch, check_launcher, check_script, gpus, launcher, torchrun
 from gpudoctor.launch.live import LiveLine
 from gpudoctor.launch.session import Session, private_folder, run_session
+from gpudoctor.launch.surroundings import record_machine
 from gpudoctor.probes.settings import ProbeSettings
 from gpudoctor.rundir import RunDir
 
@@ -55,6 +56,8 @@ def carry_out(plan: Plan, quiet_stdout: bool = False) -> tuple[RunDir, Session]:
     _check(plan)
     capture = _capture(plan.capture)
     run = _folder(plan)
+    if gpus():
+        record_machine(run)
     with private_folder() as folder:
         settings = ProbeSettings(
             out=str(run.root.absolute()), beats=str(folder), nvtx=plan.nvtx, tensorboard=plan.tensorboard, gradients=plan.gradients,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from gpudoctor.launch import processes, stacks
+from gpudoctor.launch import flight, processes, stacks
 from gpudoctor.launch.command import Launch
 from gpudoctor.launch.output import Output
 from gpudoctor.launch.watchdog import Watchdog, beats_in
@@ -43,7 +43,7 @@ class Supervisor:
 
     def __init__(self, run: RunDir, folder: Path, launch: Launch, hang_timeout: float, show: Callable[[str, bytes], None],
                  tick: Callable[[dict[int, Beat]], None] = lambda beats: None) -> None:
-        self._folder, self._launch, self._tick = folder, launch, tick
+        self._folder, self._launch, self._tick, self._capture = folder, launch, tick, run.capture
         self._output = Output(run, folder, show)
         self._watchdog = Watchdog(folder, hang_timeout)
         self._outcome = Outcome()
@@ -84,6 +84,7 @@ class Supervisor:
             elif (stalled := self._watchdog.stalled_for(self._output.received)) is not None:
                 self._outcome.stalled_s = stalled
                 stacks.request(beats_in(self._folder).values(), self._folder)
+                flight.request(self._folder, self._capture)
                 self._end(process)
 
     def _look(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,14 +12,16 @@ from typing import Any
 import pytest
 
 from gpudoctor.errors import GpudoctorError, UsageError
-from gpudoctor.launch import ends, nsys, stacks
+from gpudoctor.launch import ends, flight, nsys, stacks
 from gpudoctor.launch.command import torchrun
 from gpudoctor.launch.environment import allowed, nccl_defaults
 from gpudoctor.launch.live import LiveLine, describe
 from gpudoctor.launch.loops import loop_around
 from gpudoctor.launch.output import Output
 from gpudoctor.launch.plan import Plan, carry_out
+from gpudoctor.launch.surroundings import record_machine
 from gpudoctor.launch.where import is_users
+from gpudoctor.machine.seam import RecordedMachine
 from gpudoctor.probes.heartbeat import SLOTS, Beat, Heart, read
 from gpudoctor.probes.settings import ProbeSettings, from_environment
 from gpudoctor.rundir import RunDir
@@ -83,9 +86,28 @@ def test_only_listed_variables_are_recorded() -> None:
 
 
 def test_users_nccl_settings_stay() -> None:
-    added = nccl_defaults(Path("/r/capture"), {"NCCL_DEBUG": "WARN"})
+    added = nccl_defaults(Path("/r/capture"), Path("/p"), {"NCCL_DEBUG": "WARN"})
     assert not any(k.startswith("NCCL_") for k in added)
-    assert nccl_defaults(Path("/r/capture"), {})["NCCL_DEBUG_FILE"].startswith("/r/capture/nccl.")
+    assert nccl_defaults(Path("/r/capture"), Path("/p"), {})["NCCL_DEBUG_FILE"].startswith("/r/capture/nccl.")
+
+
+def test_flight_recorders_are_asked_through_their_pipes(tmp_path: Path) -> None:
+    """A reader as PyTorch's: it opens its pipe for reading and dumps when something arrives."""
+    os.mkfifo(tmp_path / "flight0.pipe")
+    reader = os.open(tmp_path / "flight0.pipe", os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "flight.rank0").touch()
+    flight.request(tmp_path, tmp_path, wait_s=1)
+    assert os.read(reader, 8) == b"1\n"
+    os.close(reader)
+    flight.request(tmp_path, tmp_path, wait_s=1)
+
+
+def test_machine_is_recorded_with_the_run(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run")
+    record_machine(run, RecordedMachine.load(Path(__file__).parents[1] / "machine" / "data" / "two_geforce.json"))
+    tables = [json.loads(line)[0] for line in (run.capture / "machine.jsonl").read_text("utf-8").splitlines()]
+    assert tables.count("gpu") == 2
+    assert set(tables) == {"gpu", "link", "machine_fact"}
 
 
 def test_loop_around(tmp_path: Path) -> None:
@@ -96,8 +118,6 @@ def test_loop_around(tmp_path: Path) -> None:
 
 
 def test_whose_code() -> None:
-    import json
-
     assert is_users("/home/me/train.py")
     assert not is_users(json.__file__)
     assert not is_users("/venv/lib/python3.12/site-packages/torch/nn/modules/module.py")
