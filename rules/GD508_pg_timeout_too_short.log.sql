@@ -16,7 +16,8 @@ WITH timed AS (
 ), verdict AS (
   SELECT *, limit_ms < $short_ms OR (coalesce(highest, 0) <= $early AND seen < coalesce(world, 2)) AS late FROM whole
 )
-SELECT t.rank, first_value(t.path) OVER w AS path, first_value(t.line) OVER w AS line, t.path AS log, t.line AS log_line, t.text AS log_text,
+SELECT t.rank, first_value(t.path) OVER w AS path, first_value(t.line) OVER w AS line,
+  CASE WHEN t.path = first_value(t.path) OVER w AND max(t.line) OVER (PARTITION BY t.path) - min(t.line) OVER (PARTITION BY t.path) + 1 = count(*) OVER (PARTITION BY t.path) THEN max(t.line) OVER (PARTITION BY t.path) END AS end_line, t.path AS log, t.line AS log_line, t.text AS log_text,
   list(t.line) OVER (PARTITION BY t.path ORDER BY t.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS lines, coalesce(t.op, 'a collective') AS op, t.seq, v.limit_ms
 FROM timed AS t, verdict AS v
 WHERE v.late AND NOT v.mismatch

@@ -15,6 +15,7 @@ WITH off AS (
   SELECT * FROM hit WHERE (SELECT count(*) FROM off) = 0 OR (SELECT count(*) FROM bridged) = 0
 )
 SELECT rank, first_value(h.path) OVER w AS path, first_value(h.line) OVER w AS line,
+  CASE WHEN h.path = first_value(h.path) OVER w AND max(h.line) OVER (PARTITION BY h.path) - min(h.line) OVER (PARTITION BY h.path) + 1 = count(*) OVER (PARTITION BY h.path) THEN max(h.line) OVER (PARTITION BY h.path) END AS end_line,
   h.path AS log, h.line AS log_line, text AS log_text, list(h.line) OVER (PARTITION BY h.path ORDER BY h.line ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS lines,
   coalesce('ranks ' || (SELECT string_agg(DISTINCT pair, ', ' ORDER BY pair) FROM staged), 'some pairs') AS pairs,
   CASE WHEN (SELECT count(*) FROM off) > 0 THEN ' because ' || (SELECT min(text) FROM off) ELSE '' END AS why_text
