@@ -24,7 +24,7 @@ _STEP = re.compile(
     r"(?:[\s_:#=.-]*\d+)?(?:\s*(?:/|of)\s*\d+)?$", re.IGNORECASE)
 _NOT_A_STEP = re.compile(
     r"optim|sched|scaler|forward|backward|fwd|bwd|data|load|fetch|copy|\bval|eval|test|log|zero|sampl|decode|generat|\blr|prefetch|next", re.IGNORECASE)
-_WARMUP = re.compile(r"warm", re.IGNORECASE)
+_WARMUP = re.compile(r"warm[\s_-]*(?:up)?[\s_:-]*", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 
 MIN_STEPS = 3
