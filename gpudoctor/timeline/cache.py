@@ -127,7 +127,7 @@ def _sha256(file: Path) -> str:
 def _folder(path: Path) -> Path | None:
     beside = (path if path.is_dir() else path.parent).resolve() / FOLDER
     for folder in (beside, _home()):
-        if folder is not None and not folder.is_symlink():
+        if folder is not None and not folder.is_symlink() and _meant_for_writing(folder.parent):
             with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
                 if os.access(folder, os.W_OK | os.X_OK):
@@ -135,6 +135,11 @@ def _folder(path: Path) -> Path | None:
                         (folder / ".gitignore").write_text("*\n", "utf-8")
                     return folder
     return None
+
+
+def _meant_for_writing(folder: Path) -> bool:
+    """False for a folder whose mode lets nobody write, even if this user is root."""
+    return not folder.exists() or folder.stat().st_mode & 0o222 != 0
 
 
 def _home() -> Path | None:

@@ -1,7 +1,7 @@
 """Files of any kind → one store of canonical tables.
 
 What a reader marks as captured is what it could have seen. In particular `event_record` is captured only if the
-capture says which event was recorded into which stream; without it the order of streams is unknown.
+recorder told of synchronisation; without it the order of streams is unknown. Single records may still lack their stream.
 """
 
 from __future__ import annotations

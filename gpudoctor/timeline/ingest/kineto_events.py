@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -18,10 +19,13 @@ from gpudoctor.timeline.ingest.unpack import chunks
 _START = re.compile(rb'^\s*(\[)|"traceEvents"\s*:\s*(\[)')
 _FIRST_TIME = re.compile(rb'"ts":\s*"?(\d+)(\.\d)?')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_BETWEEN = re.compile(rb'\}\s*,\s*\{\s*"')
+_POSITION = re.compile(r"\(byte (\d+)\)")
 _DIGITS_WITHOUT_LOSS = 13
 _LONGEST_HEADER = 64 << 20
 _LONGEST_EVENT = 256 << 20
 _TRIES = 32
+_NEAR = 1 << 20
 _Decoder = msgspec.json.Decoder["list[Event]"]
 
 
@@ -154,26 +158,40 @@ def _needs_exact(buffer: bytes) -> bool:
 def _split(buffer: bytes, decoder: _Decoder) -> tuple[list[Event], bytes, bool]:
     """Decode the whole events at the front of `buffer`: they, what is left, and whether the list ended.
 
-    The cut is the last `},` before which everything parses: braces inside strings or arguments do not.
+    The cut is the last end of an object before which everything parses: braces in strings or arguments do not.
     """
     buffer = buffer.lstrip(b", \t\r\n")
     if buffer.startswith(b"]"):
         return [], buffer[1:], True
-    cut = len(buffer)
-    for _ in range(_TRIES):
-        cut = buffer.rfind(b"},", 0, cut)
-        text = b"[" + (buffer[: cut + 1] + b"]" if cut >= 0 else buffer)
+    broken = len(buffer)
+    for cut in _cuts(buffer):
+        if cut > broken:
+            continue
+        text = b"[" + (buffer[:cut] + b"]" if cut else buffer)
         try:
-            return _decode(text, decoder), buffer[cut + 2 :] if cut >= 0 else b"", cut < 0
+            return _decode(text, decoder), buffer[cut:] if cut else b"", not cut
         except msgspec.DecodeError as error:
             if match := _TRAILING.search(str(error)):
                 end = int(match[1]) - 1
                 return _decode(text[:end], decoder), buffer[end - 1 :], True
+            if match := _POSITION.search(str(error)):
+                broken = int(match[1])
+                if cut := buffer.rfind(b"},", 0, broken) + 1:
+                    with suppress(msgspec.DecodeError):
+                        return _decode(b"[" + buffer[:cut] + b"]", decoder), buffer[cut:], False
         except RecursionError:
             pass
-        if cut < 0:
-            break
     return [], buffer, False
+
+
+def _cuts(buffer: bytes) -> Iterator[int]:
+    """Where events may end, best guesses first; 0 stands for all of the buffer."""
+    near = [m.start() + 1 for m in _BETWEEN.finditer(buffer, max(len(buffer) - _NEAR, 0))]
+    yield from reversed(near[-_TRIES:])
+    for eighths in range(7, 0, -1):
+        if match := _BETWEEN.search(buffer, len(buffer) * eighths // 8):
+            yield match.start() + 1
+    yield 0
 
 
 def _decode(text: bytes, decoder: _Decoder) -> list[Event]:
@@ -182,6 +200,11 @@ def _decode(text: bytes, decoder: _Decoder) -> list[Event]:
     except msgspec.ValidationError:
         raw = msgspec.json.decode(text)
         return [_event(e) for e in raw if isinstance(e, dict)]
+    except msgspec.DecodeError as error:
+        clean = text.decode("utf-8", "surrogateescape").encode("utf-8", "replace") if "UTF-8" in str(error) else text
+        if clean == text:
+            raise
+        return _decode(clean, decoder)
 
 
 def _event(raw: dict[str, Any]) -> Event:

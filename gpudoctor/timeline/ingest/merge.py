@@ -85,7 +85,7 @@ class Merge:
         self._taken |= set(ranks)
         self.notes += trace.notes
         if (row := self.store.query("SELECT truncated FROM capture WHERE path = $path", {"path": str(trace.path)})) and row[0]["truncated"]:
-            self.problems.append(f"{trace.path}: truncated: its end is missing; what comes before it was read")
+            self.problems.append(f"{trace.path}: truncated or damaged: its end is missing or unreadable; what comes before it was read")
 
     def _free(self) -> int:
         return next(n for n in range(len(self._taken) + 1) if n not in self._taken)

@@ -84,7 +84,8 @@ def safe_metadata(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
             out[name] = value[:200]
         elif name.endswith(":ENVIRONMENT_VARIABLE"):
             variables += 1
-            key, _, number = value.partition("=")
+            key, _, quoted = value.partition("=")
+            number = quoted.strip().strip('"')
             secrets += _SECRET.search(key) is not None and bool(number)
             if key in _NUMBERS and number.isdecimal() and len(number) < 7:
                 out.setdefault(_NUMBERS[key], number)

@@ -76,7 +76,7 @@ class _Reading:
         self.api_names = StringColumn(store, self._texts, plain_api)
         self.range_names = StringColumn(store, self._texts, plain_operator)
 
-    def run(self, statement: str, raw: pa.Table | pa.RecordBatchReader | None = None, **tables: pa.Table) -> None:
+    def run(self, statement: str, raw: pa.Table | None = None, **tables: pa.Table) -> None:
         """Run one statement in a cursor of its own, with `raw` and `tables` as tables of those names."""
         cursor = self.store.connection.cursor()
         for name, data in {"raw": raw, **tables}.items():
@@ -85,22 +85,21 @@ class _Reading:
         cursor.execute(statement)
         cursor.close()
 
-    def reader(self, table: str) -> pa.RecordBatchReader:
-        if table in self.present:
-            return self.source.reader(table)
-        return pa.RecordBatchReader.from_batches(schema(table), [])
+    def rows(self, table: str) -> pa.Table:
+        """All rows of a table that is never large; none if it is absent."""
+        return pa.Table.from_batches(self.source.reader(table) if table in self.present else [], schema(table))
 
-    def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+    def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch) -> None:
         """Send the rows of `table`, changed batch by batch, through `statement`; nothing if it is absent."""
-        for batches in _grouped(map(change, self.reader(table)) if table in self.present else ()):
+        for batches in _grouped(map(change, self.source.reader(table)) if table in self.present else ()):
             self.run(statement, pa.Table.from_batches(batches))
 
     def stage(self) -> None:
         self.run("CREATE SCHEMA IF NOT EXISTS stage")
-        self.run("CREATE OR REPLACE TABLE stage.string AS SELECT id, any_value(value) AS value FROM raw GROUP BY id", self.reader("StringIds"))
-        self.run("CREATE OR REPLACE TABLE stage.stream AS SELECT * FROM raw", self.reader("TARGET_INFO_CUDA_STREAM"))
-        self.run("CREATE OR REPLACE TABLE stage.context AS SELECT * FROM raw", self.reader("TARGET_INFO_CUDA_CONTEXT_INFO"))
-        self.run("CREATE OR REPLACE TABLE stage.overhead AS SELECT * FROM raw WHERE \"end\" BETWEEN start AND start + 1000000000000", self.reader("PROFILER_OVERHEAD"))
+        self.run("CREATE OR REPLACE TABLE stage.string AS SELECT id, any_value(value) AS value FROM raw GROUP BY id", self.rows("StringIds"))
+        self.run("CREATE OR REPLACE TABLE stage.stream AS SELECT * FROM raw", self.rows("TARGET_INFO_CUDA_STREAM"))
+        self.run("CREATE OR REPLACE TABLE stage.context AS SELECT * FROM raw", self.rows("TARGET_INFO_CUDA_CONTEXT_INFO"))
+        self.run("CREATE OR REPLACE TABLE stage.overhead AS SELECT * FROM raw WHERE \"end\" BETWEEN start AND start + 1000000000000", self.rows("PROFILER_OVERHEAD"))
 
     def _texts(self, ids: pa.Array) -> dict[int, str]:
         cursor = self.store.connection.cursor()
@@ -140,7 +139,7 @@ class _Reading:
             name = self.store.intern(pa.array([text]))[0]
             self.stream(statement, table, lambda batch, name=name: batch.append_column("name_id", pa.repeat(name, batch.num_rows)))  # type: ignore[misc]
         if _MEMORY in self.present:
-            self.run(sql.MEMORY, self.reader(_MEMORY))
+            self.run(sql.MEMORY, self.rows(_MEMORY))
 
     def api(self) -> None:
         self.stream(sql.API, _RUNTIME, lambda batch: batch.append_column("name_id", self.api_names.map(batch["nameId"])))
@@ -175,16 +174,16 @@ class _Reading:
         self.run(sql.SYNC_CALLS, sync_name=sync_name)
         self.run(sql.RECORD_CALLS, record_name=pa.table({"name_id": pa.array(records, pa.int64())}))
         if _SYNC in self.present:
-            self.run(sql.SYNC, self.reader(_SYNC))
+            self.stream(sql.SYNC, _SYNC)
         else:
             self.run(sql.SYNC_FROM_CALLS)
-        self.run(sql.EVENT, self.reader(_EVENT))
+        self.stream(sql.EVENT, _EVENT)
 
     def small_tables(self) -> None:
         self.run(sql.STREAM)
         self.run(sql.MISSING_STREAMS)
         self.run(sql.STREAM_DEVICES)
-        self.run(sql.GPU, self.reader("TARGET_INFO_GPU"))
+        self.run(sql.GPU, self.rows("TARGET_INFO_GPU"))
         self.run(sql.RANK_INFO)
 
     def what_was_captured(self) -> None:
