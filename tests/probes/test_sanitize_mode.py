@@ -13,13 +13,17 @@ from gpudoctor.probes.sanitize.races import users_frame  # noqa: E402
 
 
 class Bench:
-    """A mode over CPU tensors; `stream` is the current stream, `waits(b, a)` orders b after a."""
+    """A mode over CPU tensors; `stream` is the current stream, `waits(b, a)` orders b after a.
+
+    Tensors of int16 stand for pinned memory of the host, all others for memory of a card.
+    """
 
     def __init__(self) -> None:
         self.stream = 1
         self.detector = Detector()
         self.fresh: list[int] = []
-        self.mode = SanitizeMode(self.detector, lambda device: self.stream, self.fresh, lambda: False, on_device=lambda tensor: True)
+        self.mode = SanitizeMode(self.detector, lambda device: self.stream, self.fresh, lambda: False,
+            on_device=lambda tensor: tensor.dtype is not torch.int16, is_pinned=lambda tensor: True)
 
     def waits(self, later: int, earlier: int) -> None:
         self.detector.clocks.record(99, earlier)
@@ -111,6 +115,58 @@ def test_backward_names_the_line_that_called_it(bench: Bench) -> None:
     race = next(iter(bench.detector.races))
     assert race.second.in_backward
     assert "Backward" in str(race.second.site[0])
+
+
+def test_a_staging_buffer_is_refilled_in_flight(bench: Bench) -> None:
+    staging, batch = torch.zeros(64, dtype=torch.int16), torch.zeros(64)
+    batch.copy_(staging, non_blocking=True)
+    staging.sum()
+    assert bench.kinds == []
+    staging.fill_(1)
+    assert bench.kinds == ["pinned-buffer-reused"]
+
+
+def test_the_same_after_the_host_has_waited(bench: Bench) -> None:
+    staging, batch = torch.zeros(64, dtype=torch.int16), torch.zeros(64)
+    batch.copy_(staging, non_blocking=True)
+    bench.detector.clocks.host_waits_for_stream(bench.stream)
+    staging.fill_(1)
+    assert bench.kinds == []
+
+
+def test_a_buffer_that_was_freed_is_the_allocators_affair(bench: Bench) -> None:
+    staging, batch = torch.zeros(64, dtype=torch.int16), torch.zeros(64)
+    address = staging.data_ptr()
+    batch.copy_(staging, non_blocking=True)
+    assert bench.detector.host_is_shared
+    del staging
+    again = [t for t in (torch.zeros(64, dtype=torch.int16) for _ in range(50)) if t.data_ptr() == address]
+    for tensor in again:
+        tensor.fill_(1)
+    bench.mode._drop_dead_buffers()
+    assert not bench.detector.host_is_shared
+    assert bench.kinds == []
+
+
+def test_the_host_reads_a_result_too_early(bench: Bench) -> None:
+    host, result = torch.zeros(64, dtype=torch.int16), torch.ones(64)
+    host.copy_(result, non_blocking=True)
+    host[3:5].sum()
+    assert bench.kinds == ["d2h-nonblocking-no-sync"]
+
+
+def test_a_view_for_numpy_counts_only_if_no_wait_follows(bench: Bench) -> None:
+    host, result = torch.zeros(64, dtype=torch.int16), torch.ones(64)
+    host.copy_(result, non_blocking=True)
+    bench.mode.host_reads(host, "numpy", now=False)
+    bench.detector.clocks.host_waits_for_stream(bench.stream)
+    bench.mode.waited()
+    result.mul(2)
+    assert bench.kinds == []
+    host.copy_(result, non_blocking=True)
+    bench.mode.host_reads(host, "numpy", now=False)
+    result.mul(2)
+    assert bench.kinds == ["d2h-nonblocking-no-sync"]
 
 
 def test_lists_of_tensors_are_seen(bench: Bench) -> None:

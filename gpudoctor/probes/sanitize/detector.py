@@ -69,6 +69,12 @@ class Detector:
         mark = self.clocks.position.get(stream, 0), op, site, self.order
         _note(self._host_writes if writes else self._host_reads, stream, (span,), mark)
 
+    def forget_host(self, span: Span) -> None:
+        """The pinned memory is gone; whoever is given it next was made to wait by its allocator."""
+        for tables in (self._host_reads, self._host_writes):
+            for table in tables.values():
+                table.pop(span, None)
+
     @property
     def host_is_shared(self) -> bool:
         """True while some copy to or from pinned memory may be in flight."""

@@ -122,7 +122,17 @@ class Hooks:
         _replace(torch.cuda.ExternalStream, "__new__", external)
 
     def _host_reads(self) -> None:
-        """`numpy` and `tolist` read host memory without an operator."""
+        """`numpy` and `tolist` read host memory without an operator; `record_stream` may be called where no mode is active."""
+
+        def records(original: Callable[..., Any]) -> Callable[..., Any]:
+            def record_stream(tensor: Any, stream: Any) -> None:
+                if self.mode is not None:
+                    self.mode.record_stream(tensor, stream)
+                original(tensor, stream)
+
+            return record_stream
+
+        _replace(torch.Tensor, "record_stream", records)
         for name, now in (("numpy", False), ("tolist", True)):
 
             def make(original: Callable[..., Any], name: str = name, now: bool = now) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpudoctor.probes.sanitize.detector import Detector, Span
@@ -48,7 +49,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
     """Active inside `with`, in this thread and in the autograd threads that it starts.
 
     `stream_of(device)` names the current stream, `fresh` is filled by the allocator's hook, `muted()` is true while
-    the doctor itself computes, `on_device(tensor)` is true for memory of a card.
+    the doctor itself computes, `on_device(tensor)` is true for memory of a card, `is_pinned` for pinned memory.
     """
 
     supports_higher_order_operators = True
@@ -56,8 +57,11 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
     def __init__(
         self, detector: Detector, stream_of: Callable[[int], int], fresh: list[int], muted: Callable[[], bool],
         on_device: Callable[[torch.Tensor], bool] = lambda tensor: tensor.is_cuda,
+        is_pinned: Callable[[torch.Tensor], bool] = lambda tensor: tensor.is_pinned(),
     ) -> None:
         super().__init__()
+        self._is_pinned = is_pinned
+        self._buffers: dict[Span, StorageWeakRef] = {}
         self._detector, self._stream_of, self._fresh, self._muted, self._on_device = detector, stream_of, fresh, muted, on_device
         self._operators: dict[Any, Operator] = {}
         self._main = threading.main_thread().ident or 0
@@ -126,13 +130,14 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         if host and self._detector.host_is_shared:
             self._host(operator.name, [(t, w) for v, w in zip(args, operator.written, strict=False) for t in _tensors(v) if not on_device(t)], frame)
         if operator.fresh:
+            starts = {s[0] for s in read}
             for tensor in (result,) if isinstance(result, _Tensor) else _tensors(result):
                 if device is None:
                     if not on_device(tensor):
                         continue
                     device = tensor.get_device()
                 start = tensor.data_ptr()
-                if not read or all(start != s[0] for s in read):
+                if start not in starts:
                     written.append((start, start + tensor.nbytes, None) if tensor.is_contiguous() else _span(tensor))
         if device is None:
             return
@@ -150,7 +155,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         """The long way, for copies, collectives and `record_stream`; our own errors never reach the user."""
         try:
             if operator.name == "record_stream":
-                self._record_stream(args[0], args[1])
+                self.record_stream(args[0], args[1])
                 return func(*args, **kwargs)
             touched = self._before(operator, args, kwargs, frame)
             self.joining = [] if operator.collective else None
@@ -206,8 +211,10 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         self._current = ()
         if touched.non_blocking and stream is not None:
             for tensor, is_written in touched.host:
-                if tensor.is_pinned():
-                    self._detector.copies_host(stream, _span(tensor), operator.name, is_written, site)
+                if self._is_pinned(tensor):
+                    span = _span(tensor)
+                    self._buffers[span] = StorageWeakRef(tensor.untyped_storage())
+                    self._detector.copies_host(stream, span, operator.name, is_written, site)
 
     def _launch(self, name: str, read: list[torch.Tensor], written: list[torch.Tensor], site: Site) -> int | None:
         self._take_fresh()
@@ -239,6 +246,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _host(self, name: str, tensors: list[tuple[torch.Tensor, bool]], frame: FrameType | None) -> None:
         """The host's own operator touches memory that a copy in flight may be using."""
+        self._drop_dead_buffers()
         for tensor, is_written in tensors:
             span = _span(tensor)
             first = self._detector.in_flight(span, is_written)
@@ -249,6 +257,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         """The host reads a tensor without an operator; unless `now`, the reading may come after a later wait."""
         if self._muted() or not self._detector.host_is_shared or self._on_device(tensor):
             return
+        self._drop_dead_buffers()
         span = _span(tensor)
         first = self._detector.in_flight(span, False)
         if first is not None:
@@ -257,6 +266,12 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
                 self._detector.host_raced(first, span, name, False, site)
             else:
                 self._watched.append((first, span, site))
+
+    def _drop_dead_buffers(self) -> None:
+        """A freed pinned buffer is handed out again only once its copies are done."""
+        for span in [s for s, storage in self._buffers.items() if storage.expired()]:
+            del self._buffers[span]
+            self._detector.forget_host(span)
 
     def settle(self) -> None:
         """Judge the views that the host took of memory in flight: has it waited since?"""
@@ -273,7 +288,8 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         """The host has waited for something: views of what is done now were taken in good time."""
         self._watched = [w for w in self._watched if not self._detector.is_done(w[0])]
 
-    def _record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
+    def record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
+        """The allocator was told that `stream` uses a tensor."""
         if self._on_device(tensor):
             base = _base(tensor)
             self._detector.record_stream(base, base + tensor.untyped_storage().nbytes(), self._raw(stream))
