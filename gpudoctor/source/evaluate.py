@@ -173,6 +173,8 @@ class Expressions(State):
         if isinstance(node, ast.Lambda):
             names = dict.fromkeys(n.id for n in walk(node.body) if isinstance(n, ast.Name))
             captured = tuple(v for n in names if (v := self.store.get((self.frame.id, n))) is not None)
+            held = [(n.value.id, n.attr) for n in walk(node.body) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+            captured += tuple(v for n, attr in held if (o := self.store.get((self.frame.id, n))) is not None and (v := self.store.get((o.uid, attr))) is not None)
         return Value("function", captured, node=node, target=Function(node, self.frame.module, None if top else self.frame, owner))
 
     def class_value(self, node: ast.ClassDef) -> Value:

@@ -43,18 +43,21 @@ class Region:
 
     def events(self) -> Iterator[Event]:
         """All events below, in program order."""
-        for child in self.children:
-            if isinstance(child, Event):
+        stack: list[Region | Event] = [*reversed(self.children)]
+        while stack:
+            child = stack.pop()
+            if child.__class__ is Event:
                 yield child
             else:
-                yield from child.events()
+                stack.extend(reversed(child.children))  # type: ignore[union-attr]
 
     def regions(self) -> Iterator[Region]:
-        """This region and all below."""
-        yield self
-        for child in self.children:
-            if isinstance(child, Region):
-                yield from child.regions()
+        """This region and all below, outer ones first."""
+        stack: list[Region] = [self]
+        while stack:
+            region = stack.pop()
+            yield region
+            stack.extend(c for c in reversed(region.children) if isinstance(c, Region))
 
     def around(self) -> Iterator[Region]:
         """This region and those around it, inside out."""

@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from gpudoctor.source.calls import class_kind
 from gpudoctor.source.events import Event, Region
@@ -74,7 +75,7 @@ def build_model(module: Module) -> Model:
             root = Region("root", node, module, None)
             value = machine.store.get((top.id, node.name))
             fn = value.target if value is not None and value.op == "function" and value.node is node else Function(node, module)
-            _run(machine, root, top, lambda fn=fn, node=node: machine.inline(fn, (), {"**": Value("unknown")}, node))
+            _run(machine, root, top, partial(machine.inline, fn, (), {"**": Value("unknown")}, node))
             roots.append(root)
     return Model(module, [r for r in roots if r.children], machine.store)
 
@@ -118,11 +119,11 @@ def _class_roots(machine: Interpreter, top: Frame, node: ast.ClassDef, aliases: 
             continue
         root = Region("root", method, machine.module, None)
         fn = cls.method(method.name) or Function(method, machine.module, None, cls)
-        _run(machine, root, top, lambda fn=fn, method=method: _method(machine, cls, fn, method, made[0]))
+        _run(machine, root, top, partial(_method, machine, cls, fn, method, made[0]))
         yield root
 
 
-def _method(machine: Interpreter, cls: Class, fn: Function, node: ast.FunctionDef, value: Value) -> None:
+def _method(machine: Interpreter, cls: Class, fn: Function, node: ast.FunctionDef | ast.AsyncFunctionDef, value: Value) -> None:
     repeated = node.name in _STEP_METHODS and (class_kind(cls) == "lightning" or any(b.endswith("Trainer") for b in cls.library_bases()))
     region = machine.enter("loop", node) if repeated else None
     if region is not None:

@@ -23,7 +23,7 @@ def _mean(v: Value, depth: int) -> bool:
         name = str(v.name)
         last = name.rpartition(".")[2]
         if name in ("tensor.mean", "torch.mean") or (name.startswith("torch.nn.functional.") and any(w in last for w in _LOSS_WORDS)):
-            return const_of(v.kwargs.get("reduction"), "mean") == "mean"
+            return bool(const_of(v.kwargs.get("reduction"), "mean") == "mean")
         if name == "module.__call__" and v.args:
             return any(a.op == "call" and str(a.name).startswith("torch.nn.") and any(w in str(a.name) for w in _LOSS_WORDS)
                        and const_of(a.kwargs.get("reduction"), "mean") == "mean" for a in alternatives(v.args[0]))

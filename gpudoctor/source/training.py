@@ -66,7 +66,7 @@ class Training:
 def always(cond: Value, truth: bool) -> bool:
     """True for guards that do not change from step to step: who I am, whether there is a GPU, whether something exists."""
     if cond.op == "cmp" and cond.name in ("is", "is not"):
-        return truth == (cond.name == "is not")
+        return bool(truth == (cond.name == "is not"))
     found = list(ancestors(cond, 60))
     if any(v.op in _PER_ITERATION for v in found) or any(v.op == "bin" and v.name == "%" for v in found):
         return False
