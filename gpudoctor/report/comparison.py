@@ -11,6 +11,7 @@ from rich.table import Table
 
 from gpudoctor.report.plain import one_line
 from gpudoctor.timeline.compare import Change, compare_time
+from gpudoctor.timeline.compare_gradients import gradient_changes
 from gpudoctor.timeline.memory_compare import compare_memory
 from gpudoctor.timeline.store import Store
 from gpudoctor.units import duration, number, size
@@ -23,7 +24,7 @@ def _memory(a: Store, b: Store) -> list[Change]:
     return [Change(m.what, "B", m.before, m.after, None, None) for m in compare_memory(a, b)]
 
 
-SECTIONS: dict[str, Callable[[Store, Store], list[Change]]] = {"per step": compare_time, "memory snapshots": _memory}
+SECTIONS: dict[str, Callable[[Store, Store], list[Change]]] = {"per step": compare_time, "gradients": gradient_changes, "memory snapshots": _memory}
 """Title → what compares two stores; a section that does not apply to them is empty."""
 
 
