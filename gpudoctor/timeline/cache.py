@@ -58,6 +58,8 @@ class Entry:
             with suppress(OSError):
                 os.utime(self.file)
             return Ingested(store, tuple(about["kinds"]), about["subject_kind"], about["notes"], about["problems"])
+        except duckdb.ConnectionException:
+            return None
         except (InputError, duckdb.Error, ValueError, KeyError, TypeError):
             self.file.unlink(missing_ok=True)
             return None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 from uuid import uuid4
-from weakref import finalize
 
 import duckdb
 import pyarrow as pa
@@ -48,14 +49,14 @@ class Store:
         store = cls.__new__(cls)
         try:
             store._begin(memory_limit, None, file, read_only=True)
+        except duckdb.ConnectionException:
+            raise
         except duckdb.Error as error:
             raise InputError(f"{file}: not a store that this version reads ({_first_line(error)})") from None
         return store
 
     def _begin(self, memory_limit: str | None, threads: int | None, file: Path | None, read_only: bool) -> None:
-        spill = Path(tempfile.gettempdir(), f"gpudoctor-{uuid4().hex}")
-        self._cleanup = finalize(self, shutil.rmtree, spill, ignore_errors=True)
-        self.connection = _connect(memory_limit, threads, spill, file, read_only)
+        self.connection = _connect(memory_limit, threads, file, read_only)
         self.captured: set[str] = set()
         self._name_ids: dict[str | None, int] = {}
         self._lock = Lock()
@@ -137,13 +138,20 @@ class Store:
 
     def close(self) -> None:
         self.connection.close()
-        self._cleanup()
 
 
-def _connect(memory_limit: str | None, threads: int | None, spill: Path, file: Path | None, read_only: bool) -> duckdb.DuckDBPyConnection:
+@cache
+def _spill_folder() -> str:
+    """Where all stores of this process spill to; DuckDB makes it when it is needed."""
+    folder = Path(tempfile.gettempdir(), f"gpudoctor-{uuid4().hex}")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)
+
+
+def _connect(memory_limit: str | None, threads: int | None, file: Path | None, read_only: bool) -> duckdb.DuckDBPyConnection:
     config: dict[str, Any] = {
         "autoinstall_known_extensions": False, "autoload_known_extensions": False, "enable_external_access": False,
-        "python_enable_replacements": False, "preserve_insertion_order": False, "temp_directory": str(spill), "lock_configuration": True,
+        "python_enable_replacements": False, "preserve_insertion_order": False, "temp_directory": _spill_folder(), "lock_configuration": True,
     }
     if memory_limit:
         config["memory_limit"] = memory_limit

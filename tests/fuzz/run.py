@@ -12,6 +12,7 @@ import resource
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,6 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from mutate import mutant
 
 from gpudoctor.cli import main
+from gpudoctor.rulebook import load
+
+
+load.load_rule = cache(load.load_rule)
 
 
 def analyze(path: Path) -> tuple[int, str, str]:
