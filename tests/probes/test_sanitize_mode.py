@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,6 +13,7 @@ from gpudoctor.probes.sanitize.detector import Detector  # noqa: E402
 from gpudoctor.probes.sanitize.mode import SanitizeMode  # noqa: E402
 from gpudoctor.probes.sanitize.operators import describe  # noqa: E402
 from gpudoctor.probes.sanitize.races import users_frame  # noqa: E402
+from tests.probes.ranks import run_ranks  # noqa: E402
 
 
 class Bench:
@@ -216,3 +220,31 @@ def test_schemas_are_read_right() -> None:
     assert reduce.read[0]
     gather = describe(torch.ops.c10d._allgather_base_.default)
     assert (gather.written[:2], gather.read[:2]) == ((True, False), (False, True))
+
+
+def test_ddp_on_two_ranks_is_watched_and_quiet(tmp_path: Path) -> None:
+    script = """
+        import json
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+        from tests.probes.test_sanitize_mode import Bench
+        dist.init_process_group("gloo")
+        bench, seen = Bench(), set()
+        touch = bench.detector.touch
+        bench.detector.touch = lambda *a: (seen.add(a[2]), touch(*a))
+        with bench.mode:
+            net = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8)))
+            opt = torch.optim.AdamW(net.parameters())
+            for step in range(3):
+                net(torch.randn(4, 8)).square().mean().backward()
+                opt.step()
+                opt.zero_grad()
+        json.dump([bench.kinds, bench.mode.failure, sorted(seen)], open(f"seen{dist.get_rank()}.json", "w"))
+        dist.destroy_process_group()
+    """
+    run_ranks(tmp_path, script, ranks=2)
+    for rank in range(2):
+        kinds, failure, seen = json.loads((tmp_path / f"seen{rank}.json").read_text())
+        assert (kinds, failure) == ([], "")
+        assert {"allreduce_", "broadcast_"} <= set(seen)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -16,33 +15,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpudoctor.probes.sanitize.detector import Detector, Span
 from gpudoctor.probes.sanitize.operators import Operator, describe
 from gpudoctor.probes.sanitize.races import Access, Site
-from gpudoctor.probes.sanitize.ranges import extent, is_dense
-
-MAX_DEPTH = 14
-_DEPTHS = range(MAX_DEPTH)
+from gpudoctor.probes.sanitize.tensors import (
+    Touched,
+    base_of,
+    is_non_blocking,
+    raw_stream,
+    span_of,
+    tensors_in,
+    walk,
+)
 
 _getframe = sys._getframe
 _graph_task = torch._C._current_graph_task_id
 _Tensor = torch.Tensor
 _PLAIN = torch.Tensor.__torch_dispatch__
-
-
-@dataclass(slots=True)
-class _Touched:
-    """Tensors of one call: on a card, read and written; on the host, with whether they are written."""
-
-    read: list[torch.Tensor]
-    written: list[torch.Tensor]
-    host: list[tuple[torch.Tensor, bool]]
-    non_blocking: bool
-
-    def add(self, tensor: torch.Tensor, on_device: bool, read: bool, written: bool) -> None:
-        if not on_device:
-            self.host.append((tensor, written))
-        elif written:
-            self.written.append(tensor)
-        elif read:
-            self.read.append(tensor)
 
 
 class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
@@ -119,26 +105,26 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
                     device = value.get_device()
                 if is_written or is_read:
                     start = value.data_ptr()
-                    (written if is_written else read).append((start, start + value.nbytes, None) if value.is_contiguous() else _span(value))
+                    (written if is_written else read).append((start, start + value.nbytes, None) if value.is_contiguous() else span_of(value))
             elif isinstance(value, (list, tuple)):
-                for tensor in _tensors(value):
+                for tensor in tensors_in(value):
                     if on_device(tensor):
-                        (written if is_written else read).append(_span(tensor))
+                        (written if is_written else read).append(span_of(tensor))
                         device = tensor.get_device()
                     else:
                         host = True
         if host and self._detector.host_is_shared:
-            self._host(operator.name, [(t, w) for v, w in zip(args, operator.written, strict=False) for t in _tensors(v) if not on_device(t)], frame)
+            self._host(operator.name, [(t, w) for v, w in zip(args, operator.written, strict=False) for t in tensors_in(v) if not on_device(t)], frame)
         if operator.fresh:
             starts = {s[0] for s in read}
-            for tensor in (result,) if isinstance(result, _Tensor) else _tensors(result):
+            for tensor in (result,) if isinstance(result, _Tensor) else tensors_in(result):
                 if device is None:
                     if not on_device(tensor):
                         continue
                     device = tensor.get_device()
                 start = tensor.data_ptr()
                 if start not in starts:
-                    written.append((start, start + tensor.nbytes, None) if tensor.is_contiguous() else _span(tensor))
+                    written.append((start, start + tensor.nbytes, None) if tensor.is_contiguous() else span_of(tensor))
         if device is None:
             return
         detector = self._detector
@@ -148,7 +134,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         if stream > 0 and self.on_capture(stream):
             return
         self._current = args, result
-        detector.launch(stream, operator.name, read, written, _walk(frame) if _graph_task() == -1 else self._site(frame))
+        detector.launch(stream, operator.name, read, written, walk(frame) if _graph_task() == -1 else self._site(frame))
         self._current = ()
 
     def _see(self, func: Any, operator: Operator, args: Any, kwargs: Any, frame: FrameType | None) -> Any:
@@ -173,28 +159,28 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         self.failures += 1
         self.failure = self.failure or f"{type(error).__name__}: {error}"
 
-    def _before(self, operator: Operator, args: Any, kwargs: Any, frame: FrameType | None) -> _Touched:
+    def _before(self, operator: Operator, args: Any, kwargs: Any, frame: FrameType | None) -> Touched:
         if self._watched:
             self._settle()
         on_device = self._on_device
-        touched = _Touched([], [], [], False)
+        touched = Touched([], [], [], False)
         for n, value in enumerate(args):
             if isinstance(value, (_Tensor, list, tuple)):
-                for tensor in _tensors(value):
+                for tensor in tensors_in(value):
                     touched.add(tensor, on_device(tensor), operator.read[n], operator.written[n])
         for name, value in kwargs.items():
             if isinstance(value, (_Tensor, list, tuple)):
                 n = operator.position[name]
-                for tensor in _tensors(value):
+                for tensor in tensors_in(value):
                     touched.add(tensor, on_device(tensor), operator.read[n], operator.written[n])
-        touched.non_blocking = operator.copies and _non_blocking(operator, args, kwargs)
+        touched.non_blocking = operator.copies and is_non_blocking(operator, args, kwargs)
         if touched.host and self._detector.host_is_shared and not (touched.non_blocking and (touched.read or touched.written)):
             self._host(operator.name, touched.host, frame)
         return touched
 
-    def _after(self, operator: Operator, touched: _Touched, result: Any, frame: FrameType | None) -> None:
+    def _after(self, operator: Operator, touched: Touched, result: Any, frame: FrameType | None) -> None:
         if operator.fresh and isinstance(result, (_Tensor, list, tuple)):
-            for tensor in _tensors(result):
+            for tensor in tensors_in(result):
                 if self._on_device(tensor):
                     touched.written.append(tensor)
                 elif operator.copies:
@@ -212,7 +198,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         if touched.non_blocking and stream is not None:
             for tensor, is_written in touched.host:
                 if self._is_pinned(tensor):
-                    span = _span(tensor)
+                    span = span_of(tensor)
                     self._buffers[span] = StorageWeakRef(tensor.untyped_storage())
                     self._detector.copies_host(stream, span, operator.name, is_written, site)
 
@@ -221,17 +207,17 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         stream = self._stream_of((written or read)[0].get_device())
         if self.on_capture(stream):
             return None
-        spans = [_span(t) for t in read]
+        spans = [span_of(t) for t in read]
         starts = {s[0] for s in spans}
-        self._detector.launch(stream, name, spans, [s for s in map(_span, written) if s[0] not in starts or not spans], site)
+        self._detector.launch(stream, name, spans, [s for s in map(span_of, written) if s[0] not in starts or not spans], site)
         return stream
 
-    def _collective(self, name: str, touched: _Touched, site: Site, joined: list[tuple[int, int]] | None) -> None:
+    def _collective(self, name: str, touched: Touched, site: Site, joined: list[tuple[int, int]] | None) -> None:
         """A collective ran on the stream that was made to wait during the call, or on the current one."""
         detector = self._detector
         self._take_fresh()
         read, written = touched.read, touched.written
-        spans_r, spans_w = [_span(t) for t in read], [_span(t) for t in written]
+        spans_r, spans_w = [span_of(t) for t in read], [span_of(t) for t in written]
         self._current = read, written
         if joined:
             stream, position = joined[-1]
@@ -248,7 +234,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         """The host's own operator touches memory that a copy in flight may be using."""
         self._drop_dead_buffers()
         for tensor, is_written in tensors:
-            span = _span(tensor)
+            span = span_of(tensor)
             first = self._detector.in_flight(span, is_written)
             if first is not None:
                 self._detector.host_raced(first, span, name, is_written, self._site(frame))
@@ -258,7 +244,7 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
         if self._muted() or not self._detector.host_is_shared or self._on_device(tensor):
             return
         self._drop_dead_buffers()
-        span = _span(tensor)
+        span = span_of(tensor)
         first = self._detector.in_flight(span, False)
         if first is not None:
             site = self._site(_getframe())
@@ -291,15 +277,15 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
     def record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
         """The allocator was told that `stream` uses a tensor."""
         if self._on_device(tensor):
-            base = _base(tensor)
+            base = base_of(tensor)
             self._detector.record_stream(base, base + tensor.untyped_storage().nbytes(), self._raw(stream))
 
     def _base_of(self, address: int) -> int:
         """The first byte of the storage of the tensor at `address` in the call at hand."""
         for part in self._current:
-            for tensor in _tensors(part):
+            for tensor in tensors_in(part):
                 if tensor.data_ptr() == address:
-                    return _base(tensor)
+                    return base_of(tensor)
         return address
 
     def _take_fresh(self) -> None:
@@ -314,52 +300,6 @@ class SanitizeMode(TorchDispatchMode):  # type: ignore[misc]
             node = torch._C._current_autograd_node()
             name = node.name() if node is not None else "graph"
             if self._backward[0] != task:
-                self._backward = task, _walk(sys._current_frames().get(self._main))
-            return (name, *_walk(frame), *self._backward[1])
-        return _walk(frame)
-
-
-def raw_stream(stream: Any) -> int:
-    """Our name of a `torch.Stream`, whose own number is not CUDA's."""
-    raw = getattr(stream, "cuda_stream", None)
-    if raw is None:
-        raw = torch.cuda.Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type).cuda_stream
-    return raw or -1 - int(stream.device_index)
-
-
-def _walk(frame: FrameType | None) -> Site:
-    parts: list[Any] = []
-    for _ in _DEPTHS:
-        if frame is None:
-            break
-        parts += frame.f_code, frame.f_lasti
-        frame = frame.f_back
-    return tuple(parts)
-
-
-def _tensors(value: Any) -> Iterable[torch.Tensor]:
-    if isinstance(value, _Tensor):
-        return (value,)
-    if isinstance(value, (list, tuple)):
-        return [t for v in value for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, _Tensor)]
-    return ()
-
-
-def _span(tensor: torch.Tensor) -> Span:
-    start = tensor.data_ptr()
-    if tensor.is_contiguous():
-        return start, start + tensor.nbytes, None
-    sizes, strides, width = tuple(tensor.shape), tensor.stride(), tensor.element_size()
-    end = extent(start, sizes, strides, width)
-    return (start, end, None) if is_dense(sizes, strides) else (start, end, (start, sizes, strides, width))
-
-
-def _base(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage().data_ptr())
-
-
-def _non_blocking(operator: Operator, args: Any, kwargs: Any) -> bool:
-    if "non_blocking" in kwargs:
-        return bool(kwargs["non_blocking"])
-    n = operator.position.get("non_blocking", -1)
-    return 0 <= n < len(args) and bool(args[n])
+                self._backward = task, walk(sys._current_frames().get(self._main))
+            return (name, *walk(frame), *self._backward[1])
+        return walk(frame)

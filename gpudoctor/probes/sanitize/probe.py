@@ -53,6 +53,9 @@ class Sanitize(Probe):
             return
         sanitizer.switch_off()
         self._tell(only_new=False)
+        mode = sanitizer.mode
+        if mode.failures:
+            self.session.fact("sanitize-failures", detail=mode.failure, value=float(mode.failures))
         ratio = self._windows.ratio
         detail = f"watched {self._watched} of {self.session.step} steps" + (f"; a watched step takes {ratio:.2f} times a bare one" if ratio else "")
         self.session.fact("sanitize-coverage", detail=detail, value=float(self._watched))
