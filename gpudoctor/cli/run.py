@@ -71,7 +71,7 @@ def command(ctx: click.Context, /, command_line: tuple[str, ...], common: Common
     if plan.overhead_budget is None:
         plan = replace(plan, overhead_budget=config.overhead_budget)
     run, session = carry_out(plan, quiet_stdout=common.format != "terminal")
-    report = report_on(run, session, plan.sources() if lint else (), book, config)
+    report = report_on(run, session, plan.sources() if lint else (), book, config, plan.tensorboard)
     code = emit(report, common, config)
     click.echo(f"run folder: {run.root}", err=True)
     ctx.exit(session.exit_code or code)

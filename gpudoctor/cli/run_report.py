@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpudoctor.config import Config
-from gpudoctor.errors import InputError
+from gpudoctor.errors import InputError, MissingExtraError
 from gpudoctor.launch.session import Session
 from gpudoctor.model import Report, Subject
 from gpudoctor.report.as_json import render
@@ -21,7 +21,7 @@ from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
 from gpudoctor.timeline.store import Store
 
 
-def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: RuleBook, config: Config) -> Report:
+def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: RuleBook, config: Config, tensorboard: bool = False) -> Report:
     """Judge the run folder together with `sources`, and leave tables and findings in it."""
     read = _read(run, session)
     for problem in read.problems:
@@ -34,8 +34,20 @@ def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: Ru
         read.store.write_parquet(run.tables)
         with open(run.findings, "w", encoding="utf-8") as file:
             render(report, file)
+    if tensorboard:
+        _write_tensorboard(run, read.store)
     read.store.close()
     return report
+
+
+def _write_tensorboard(run: RunDir, store: Store) -> None:
+    """Event files, where tensorboard is installed and the disk takes them; a note where not."""
+    from gpudoctor.report.tensorboard import write_events
+
+    try:
+        write_events(store, run.tensorboard)
+    except (MissingExtraError, OSError) as error:
+        click.echo(f"gpudoctor: no TensorBoard files: {error}", err=True)
 
 
 def _read(run: RunDir, session: Session) -> Ingested:
