@@ -20,6 +20,7 @@ def derive(store: Store) -> None:
     measure_steps(store)
     _run(store, "gap", "collective_wait", "untraced_graph")
     order_streams(store)
+    _run(store, "stream_time", "collective_rate", "copy_rate", "memory_use")
 
 
 def _launches(store: Store) -> None:

@@ -70,6 +70,10 @@ class Process:
         """Per stream, when its first n + 1 operations had all ended."""
         return [np.maximum.accumulate(self.ops.end[self.ops.of(s)]) for s in range(len(self.streams))]
 
+    def beside(self, a: int, b: int) -> bool:
+        """True for two streams of one device."""
+        return a != b and self.streams[a][0] == self.streams[b][0]
+
     def settled(self, a: int, b: int) -> bool:
         """True if stream flags leave no doubt whether the legacy default stream's rule orders `a` and `b`."""
         pair = (self.flags[a], self.flags[b])

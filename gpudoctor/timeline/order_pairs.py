@@ -158,7 +158,7 @@ def _judge_comm(process: Process, classes: Classes, stream: int, thread: int, co
                                                         *(np.zeros(count, dtype=bool) for _ in range(4)))
     for other in range(len(process.streams)):
         theirs = ops.of(other)
-        work = theirs[classes.work[theirs] & (ops.columns["tid"][theirs] == thread)] if other != stream else theirs[:0]
+        work = theirs[classes.work[theirs] & (ops.columns["tid"][theirs] == thread)] if process.beside(stream, other) else theirs[:0]
         if not len(work):
             continue
         window = _window(process, stream, times, since, work)
@@ -186,7 +186,7 @@ def _optimizer_after_comm(process: Process, classes: Classes) -> Iterator[Pairs]
         for other in np.unique(ops.stream[classes.reduction]).tolist():
             theirs = ops.of(other)
             work = theirs[classes.reduction[theirs]]
-            if other == stream or not len(work):
+            if not process.beside(stream, other) or not len(work):
                 continue
             window = _window(process, stream, times, since, work)
             waited = process.clocks.waited(stream, other, times)[1] > since
@@ -254,7 +254,7 @@ def _early_downloads(process: Process, classes: Classes, copies: Ints) -> Iterat
     producer, covered = np.full(len(copies), -1, dtype=np.int64), np.zeros(len(copies), dtype=bool)
     for other in range(len(process.streams)):
         work = ops.of(other)[classes.work[ops.of(other)]]
-        if other == stream or not len(work):
+        if not process.beside(stream, other) or not len(work):
             continue
         window = _window(process, stream, ops.launch[copies], since, work)
         covered |= window.part

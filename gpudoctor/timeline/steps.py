@@ -69,7 +69,7 @@ def _marks(store: Store) -> dict[int, list[Mark]]:
     if wanted:
         rows = store.query(
             'SELECT v.rank, n.text, v.tid, v.start, v."end" FROM nvtx v JOIN name n USING (name_id) '
-            'WHERE list_contains($wanted, v.name_id) AND v."end" > v.start ORDER BY v.rank, v.start, v."end", v.tid, n.text', {"wanted": wanted})
+            'WHERE list_contains($wanted, v.name_id) AND v."end" > v.start AND v."end" - v.start < 1000000000000000 ORDER BY v.rank, v.start, v."end", v.tid, n.text', {"wanted": wanted})
         for row in rows:
             found.setdefault(row["rank"], []).append((row["text"], row["tid"], row["start"], row["end"]))
     return found

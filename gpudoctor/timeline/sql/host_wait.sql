@@ -3,7 +3,7 @@
 -- `count` is 0 for a copy whose waiting belongs to the synchronisation right after it (what `.item()` does).
 CREATE OR REPLACE TABLE host_wait AS
 WITH copies AS (
-    SELECT rank, corr, any_value(copy_kind) AS copy_kind, bool_or(dst_mem = 'pageable') AS to_pageable, sum(bytes) AS bytes, any_value(device) AS device, any_value(stream) AS stream
+    SELECT rank, corr, any_value(copy_kind) AS copy_kind, bool_or(dst_mem = 'pageable') AS to_pageable, sum(bytes)::BIGINT AS bytes, any_value(device) AS device, any_value(stream) AS stream
     FROM op WHERE kind = 'memcpy' AND corr IS NOT NULL GROUP BY rank, corr
 ), calls AS (
     SELECT h.*, c.copy_kind, c.to_pageable, c.bytes, c.device, c.stream,

@@ -2,7 +2,7 @@
 CREATE OR REPLACE TABLE step_span AS
 WITH known AS (
     SELECT rank, start, "end", step, coalesce(warmup, false) AS warmup, lead(start) OVER (PARTITION BY rank ORDER BY start, "end", step) AS next
-    FROM step WHERE start IS NOT NULL AND "end" > start
+    FROM step WHERE start IS NOT NULL AND "end" > start AND "end" - start < 1000000000000000
 )
 SELECT rank, start, step, warmup FROM known
 UNION ALL
