@@ -98,10 +98,10 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     size = flat.element_size()
     per = 8 // size
     whole = flat.numel() // per * per
-    if whole and flat.storage_offset() % per == 0:
-        total = flat[:whole].view(torch.int64).sum()
-        return total if whole == flat.numel() else total + _as_ints(flat[whole:]).sum(dtype=torch.int64)
-    return _as_ints(flat).sum(dtype=torch.int64)
+    if flat.storage_offset() % per:
+        flat = flat.clone()
+    total = flat[:whole].view(torch.int64).sum() if whole else flat.new_zeros((), dtype=torch.int64)
+    return total if whole == flat.numel() else total + _as_ints(flat[whole:]).sum(dtype=torch.int64)
 
 
 def _as_ints(flat: torch.Tensor) -> torch.Tensor:
