@@ -22,7 +22,7 @@ void checked(cudaError_t error, int line) {
     std::exit(2);
 }
 
-constexpr int kBlock = 256, kUnroll = 4, kResident = 4, kChunk = 16;
+constexpr int kBlock = 512, kUnroll = 2, kResident = 2, kChunk = 8;
 template <class E, int kLevel>
 using Two = Pass<E, 2, true, kLevel, kBlock, kUnroll>;
 

@@ -20,7 +20,7 @@ from gpudoctor.rundir import RunDir
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of text and weights.")
 @click.option("--cpu", is_flag=True, help="Leave GPUs alone.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Run folder.  [default: gpudoctor-runs/harness-DATE-TIME]")
-@click.option("--timeout", type=click.FloatRange(10), default=240.0, show_default=True, help="Seconds that an experiment may take.")
+@click.option("--timeout", type=click.FloatRange(10), default=240.0, show_default=True, help="Seconds that one experiment may take.")
 @click.option("--format", "format_", type=click.Choice(["terminal", "json"]), default="terminal", show_default=True, help="How to print the results.")
 @click.option("--debug", is_flag=True, hidden=True, expose_value=False)
 @click.pass_context
@@ -34,8 +34,8 @@ def command(ctx: click.Context, experiments: tuple[str, ...], ranks: int | None,
     launch       eager against CUDA graph, by batch size
     amp          the loss scale from 65536 through an overflow
     preallocate  a real reservation of memory, and what it changes
-    recovery     a rank is killed; the run goes on from its checkpoint
     scale        throughput on 1 to N ranks
+    recovery     a rank is killed; the run goes on from its checkpoint
     all          all of these
 
     Exits 1 if an experiment finds something wrong or fails; one that this machine cannot run says why and counts as done.

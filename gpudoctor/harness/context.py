@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -50,6 +50,10 @@ class Context:
         if self.shares_cards:
             return [f"{self.world} ranks share {self.cards} GPU{'s' * (self.cards > 1)}: times and links between cards cannot be judged"]
         return []
+
+    def solo(self) -> Context:
+        """This rank by itself, to measure its card while the others wait."""
+        return replace(self, world=1)
 
     def sync(self) -> None:
         if self.cuda:

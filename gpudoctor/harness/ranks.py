@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,17 +23,17 @@ class Outcome:
     problem: str = ""
 
 
-def start_ranks(ranks: int, module: str, arguments: Sequence[str], logs: Sequence[Path], timeout_s: float, extra: Mapping[str, str] | None = None) -> Outcome:
-    """Run `python -m module arguments` on ranks 0 … ranks-1, output to `logs`; the first failure or the time limit ends all."""
+def start_ranks(ranks: int, module: str, arguments: Sequence[str], logs: Sequence[Path], timeout_s: float, progress: Callable[[], float] = lambda: 0.0) -> Outcome:
+    """Run `python -m module arguments` on ranks 0 … ranks-1, output to `logs`; the first failure ends all, and so do `timeout_s` seconds in which `progress` stays the same."""
     port = str(free_port())
     processes = []
     with contextlib.ExitStack() as files:
         for rank in range(ranks):
             output = files.enter_context(logs[rank].open("wb"))
             place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            processes.append(subprocess.Popen([sys.executable, "-m", module, *arguments], env={**environment(ranks), **place, **(extra or {})},
+            processes.append(subprocess.Popen([sys.executable, "-m", module, *arguments], env={**environment(ranks), **place},
                                               stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True))
-        return _wait(processes, logs, timeout_s)
+        return _wait(processes, logs, timeout_s, progress)
 
 
 def start_torchrun(ranks: int, restarts: int, module: str, arguments: Sequence[str], log: Path, timeout_s: float, extra: Mapping[str, str] | None = None) -> Outcome:
@@ -42,7 +42,7 @@ def start_torchrun(ranks: int, restarts: int, module: str, arguments: Sequence[s
                "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", "--monitor-interval=0.1", "-m", module, *arguments]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env={**environment(ranks), **(extra or {})}, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
-        return _wait([process], [log], timeout_s)
+        return _wait([process], [log], timeout_s, lambda: 0.0)
 
 
 def environment(ranks: int) -> dict[str, str]:
@@ -62,8 +62,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], timeout_s: float) -> Outcome:
-    deadline = time.monotonic() + timeout_s
+def _wait(processes: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], timeout_s: float, progress: Callable[[], float]) -> Outcome:
+    deadline, reached = time.monotonic() + timeout_s, progress()
     problem = ""
     try:
         while not problem:
@@ -73,6 +73,8 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], ti
                 problem = _told(states[failed] or 0, logs[failed], f"rank {failed}" if len(processes) > 1 else "the run")
             elif all(state == 0 for state in states):
                 return Outcome()
+            elif progress() != reached:
+                deadline, reached = time.monotonic() + timeout_s, progress()
             elif time.monotonic() > deadline:
                 problem = f"not finished after {timeout_s:.0f} s; see {logs[0]}"
             else:

@@ -1,4 +1,4 @@
-"""Start experiments one after another, each on ranks of its own, and collect their results; free of torch."""
+"""Start the ranks, let them run experiments one after another, and collect the results; free of torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.errors import InputError, MissingExtraError, UsageError
+from gpudoctor.errors import MissingExtraError, UsageError
 from gpudoctor.harness import recovery
 from gpudoctor.harness.ranks import start_ranks
 from gpudoctor.harness.result import Result
@@ -23,8 +23,8 @@ EXPERIMENTS = {
     "launch": "Eager against CUDA graph, by batch size.",
     "amp": "The loss scale from 65536 through an overflow.",
     "preallocate": "A real reservation of memory, and what it changes.",
-    "recovery": "A rank is killed; the run goes on from its checkpoint.",
     "scale": "Throughput on 1 to N ranks.",
+    "recovery": "A rank is killed; the run goes on from its checkpoint.",
 }
 
 
@@ -43,14 +43,19 @@ def run_experiments(names: Sequence[str], run: RunDir, ranks: int = 0, steps: in
     if find_spec("torch") is None:
         raise MissingExtraError("the harness needs PyTorch; pip install 'gpudoctor[run]'")
     ranks = ranks or max(2, 0 if cpu else _gpus())
-    results = []
-    for name in chosen:
-        begin = time.perf_counter()
-        result = _one(name, run, ranks, steps, seed, {"cpu": cpu}, timeout_s)
-        result.seconds = time.perf_counter() - begin
-        result.write(result_path(run, name))
+    results: list[Result] = []
+
+    def done(result: Result) -> None:
+        result.write(result_path(run, result.experiment))
         results.append(result)
         tell(result)
+
+    _together([name for name in chosen if name != "recovery"], run, ranks, steps, seed, {"cpu": cpu}, timeout_s, done)
+    if "recovery" in chosen:
+        begin = time.perf_counter()
+        result = recovery.run(ranks, steps, seed, {"cpu": cpu}, run.logs, timeout_s)
+        result.seconds = time.perf_counter() - begin
+        done(result)
     run.update_info(harness={r.experiment: {"state": r.state, "verdict": r.verdict, "seconds": round(r.seconds, 3)} for r in results})
     return results
 
@@ -64,20 +69,25 @@ def read_results(run: RunDir) -> list[Result]:
     return [Result.read(result_path(run, name)) for name in EXPERIMENTS if result_path(run, name).is_file()]
 
 
-def _one(name: str, run: RunDir, ranks: int, steps: int, seed: int, options: dict[str, Any], timeout_s: float) -> Result:
-    if name == "recovery":
-        return recovery.run(ranks, steps, seed, options, run.logs, timeout_s)
+def _together(names: Sequence[str], run: RunDir, ranks: int, steps: int, seed: int, options: dict[str, Any], timeout_s: float, done: Callable[[Result], None]) -> None:
+    """Run the experiments on one set of ranks, and those after one that fails on a new set."""
+    pending = list(names)
     with tempfile.TemporaryDirectory(prefix="gpudoctor-") as scratch:
-        spec, out = Path(scratch) / "spec.json", Path(scratch) / "result.json"
-        spec.write_text(json.dumps({"experiment": name, "steps": steps, "seed": seed, "options": options, "out": str(out)}))
-        logs = [run.logs / f"harness.{name}.rank{rank}.txt" for rank in range(ranks)]
-        outcome = start_ranks(ranks, "gpudoctor.harness.worker", [str(spec)], logs, timeout_s)
-        if outcome.problem:
-            return Result(name, EXPERIMENTS[name], f"failed: {outcome.problem}", "failed")
-        try:
-            return Result.read(out)
-        except InputError:
-            return Result(name, EXPERIMENTS[name], "failed: rank 0 left no result", "failed")
+        folder, spec = Path(scratch), Path(scratch) / "spec.json"
+
+        def collect() -> float:
+            """Hand on what has ended; returns how many are left."""
+            while pending and (folder / f"{pending[0]}.json").is_file():
+                done(Result.read(folder / f"{pending.pop(0)}.json"))
+            return len(pending)
+
+        while pending:
+            spec.write_text(json.dumps({"experiments": pending, "steps": steps, "seed": seed, "options": options, "folder": scratch}))
+            logs = [run.logs / f"harness.{pending[0]}.rank{rank}.txt" for rank in range(ranks)]
+            outcome = start_ranks(ranks, "gpudoctor.harness.worker", [str(spec)], logs, timeout_s, collect)
+            if collect():
+                name = pending.pop(0)
+                done(Result(name, EXPERIMENTS[name], f"failed: {outcome.problem or 'rank 0 left no result'}", "failed"))
 
 
 def _gpus() -> int:

@@ -1,7 +1,8 @@
-"""One rank of an experiment: `python -m gpudoctor.harness.worker SPEC.json`."""
+"""One rank: `python -m gpudoctor.harness.worker SPEC.json` runs the experiments of the specification one after another."""
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -11,20 +12,25 @@ from pathlib import Path
 
 def main(spec_path: str) -> None:
     spec = json.loads(Path(spec_path).read_text("utf-8"))
+    import torch
     from torch import distributed
 
     from gpudoctor.harness.context import open_context
 
     context = open_context(spec["steps"], spec["seed"], spec["options"])
-    begin = time.perf_counter()
-    result = import_module(f"gpudoctor.harness.experiments.{spec['experiment']}").run(context)
-    if context.rank == 0:
-        result.setting = {**context.setting(), **result.setting}
-        result.limits = list(dict.fromkeys([*result.limits, *context.limits()])) if result.state != "cannot" else result.limits
-        result.seconds = time.perf_counter() - begin
-        result.write(Path(spec["out"]))
+    for name in spec["experiments"]:
+        begin = time.perf_counter()
+        result = import_module(f"gpudoctor.harness.experiments.{name}").run(context)
+        if context.rank == 0:
+            result.setting = {**context.setting(), **result.setting}
+            result.limits = list(dict.fromkeys([*result.limits, *context.limits()])) if result.state != "cannot" else result.limits
+            result.seconds = time.perf_counter() - begin
+            result.write(Path(spec["folder"]) / f"{name}.json")
+        gc.collect()
+        if context.cuda:
+            torch.cuda.empty_cache()
+        context.gather(None)  # all ranks end one experiment before any begins the next
     if context.world > 1:
-        distributed.barrier()
         distributed.destroy_process_group()
 
 

@@ -29,15 +29,17 @@ class Launcher:
     Aggregates tensor t's copies `inputs[t]` into `outs[t]` (None: statistics only). All tensors are dense, on one CUDA
     device and of one dtype (float32, bfloat16, float16); copies of one tensor share its shape. `deterministic` gives a single
     buffer's floating-point statistics the same bits each time, for some percent of speed; several tensors always do, and the
-    aggregate itself and the counts do always. The launcher keeps addresses, not tensors: the caller keeps those alive.
+    aggregate itself and the counts do always. With `device`, the pass runs there and copies may lie on other cards that it can
+    read (see `peer`). The launcher keeps addresses, not tensors: the caller keeps those alive.
     Raises ValueError for buffers that do not fit together.
     """
 
     def __init__(self, inputs: Copies, outs: Sequence[torch.Tensor] | None, level: Level = Level.histogram, deterministic: bool = False,
-                 shape: Variant | None = None, chunk: int = 0) -> None:
-        _check(inputs, outs)
+                 shape: Variant | None = None, chunk: int = 0, device: torch.device | None = None) -> None:
+        _check(inputs, outs, device)
         first = inputs[0][0]
-        self.device, self._index = first.device, int(first.device.index)
+        self.device = device or first.device
+        self._index = int(self.device.index)
         self.tensors = len(inputs)
         variant = shape or tuned(Variant(Entry.flat if self.tensors == 1 else Entry.many, _ELEMENTS[first.dtype], len(inputs[0]), outs is not None, level))
         self.level = variant.level
@@ -160,7 +162,7 @@ class _Handle:
         return 0, self.handle
 
 
-def _check(inputs: Copies, outs: Sequence[torch.Tensor] | None) -> None:
+def _check(inputs: Copies, outs: Sequence[torch.Tensor] | None, device: torch.device | None) -> None:
     first = inputs[0][0]
     if first.dtype not in _ELEMENTS:
         raise ValueError(f"gradients must be float32, bfloat16 or float16, not {first.dtype}")
@@ -170,8 +172,8 @@ def _check(inputs: Copies, outs: Sequence[torch.Tensor] | None) -> None:
         if len(copies) != len(inputs[0]):
             raise ValueError("every tensor needs the same number of copies")
         for tensor in (*copies, *([outs[n]] if outs else [])):
-            if tensor.dtype is not first.dtype or tensor.device != first.device:
-                raise ValueError("all buffers must share one dtype and one device")
+            if tensor.dtype is not first.dtype or not tensor.is_cuda or (device is None and tensor.device != first.device):
+                raise ValueError("all buffers must share one dtype and one CUDA device")
             if tensor.shape != copies[0].shape or tensor.stride() != copies[0].stride():
                 raise ValueError("copies of one tensor must share its shape and strides")
             if not dense(tensor):

@@ -8,8 +8,8 @@ from itertools import accumulate
 from gpudoctor.kernels.variant import ELEMENTS, Variant
 
 VECTOR_BYTES = 16
-CHUNK = 16
-"""Tiles a block takes in a large launch."""
+CHUNK = 8
+"""Tiles that a block takes in a large deterministic launch."""
 
 
 def head_of(pointers: Sequence[int], numel: int, itemsize: int) -> int:

@@ -10,6 +10,7 @@ import sys
 import torch
 
 from gpudoctor.kernels import launch, ops, reference
+from gpudoctor.kernels.peer import aggregate_across
 from gpudoctor.kernels.variant import Level
 
 checks = 0
@@ -142,6 +143,10 @@ def check_operators() -> None:
     for op, args in ((ops.aggregate, ([x.detach(), y.detach()], 0.5, 1)), (ops.statistics, ([x.detach(), y.detach()], 1))):
         torch.library.opcheck(op._opoverload, args)
         expect(True, "opcheck")
+    out = torch.empty(1001, device="cuda")
+    scalars, bins = aggregate_across(out, [x.detach(), y.detach()], 0.5, 4)
+    expect(same_bits(out, expected_out([x.detach(), y.detach()], 0.5)), "aggregate_across")
+    agree(scalars[0], bins[0], out, 4, "aggregate_across")
     factor = torch.tensor([1 / 1024], device="cuda")
     grad = torch.randn(1000, device="cuda") * 1024
     want = grad * factor

@@ -21,12 +21,14 @@ def run(context: Context) -> Result:
     link = _link(context)
     rows: list[list[Any]] = []
     curves: list[Series] = []
-    if context.cuda:
-        sizes = [1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28]
-        for name, make in _copies(context).items():
-            curves.append(_measure(context, name, sizes, make, rows, link.limit if link and name[0] in "HD" else 0.0))
-    else:
-        curves.append(_measure(context, "copy in host memory", [1 << 16, 1 << 20, 1 << 24], _host_copy, rows, 0.0))
+    if context.rank == 0:
+        alone = context.solo()
+        if context.cuda:
+            for name, make in _copies(alone).items():
+                curves.append(_measure(alone, name, [1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28], make, rows, link.limit if link and name[0] in "HD" else 0.0))
+        else:
+            curves.append(_measure(alone, "copy in host memory", [1 << 16, 1 << 20, 1 << 24], _host_copy, rows, 0.0))
+    context.gather(None)
     if context.world > 1:
         sizes = [1 << 12, 1 << 16, 1 << 20, 1 << 24] + ([1 << 28] if context.cuda and not context.shares_cards else [])
         curves.append(_measure(context, f"all-reduce, {context.backend}", sizes, lambda size: _all_reduce(context, size), rows, 0.0, 2 * (context.world - 1) / context.world))

@@ -21,13 +21,12 @@ def run(context: Context) -> Result:
         return cannot("launch", TITLE, "a CUDA GPU is needed: on a CPU nothing is launched")
     rows: list[list[Any]] = []
     if context.rank == 0:
-        world, context.world = context.world, 1  # no collectives here: the other ranks are not in it
+        alone = context.solo()
         for batch in BATCHES:
-            trainer = Trainer(context, batch)
-            eager = context.median_s(trainer.step, runs=15, warmup=5)
-            graph = context.median_s(captured(trainer), runs=15, warmup=3)
+            trainer = Trainer(alone, batch)
+            eager = alone.median_s(trainer.step, runs=15, warmup=5)
+            graph = alone.median_s(captured(trainer), runs=15, warmup=3)
             rows.append([batch, eager, graph, eager / graph])
-        context.world = world
     context.gather(None)
     curves = [Series(name, [float(r[0]) for r in rows], [r[n] for r in rows]) for n, name in ((1, "eager"), (2, "CUDA graph"))]
     return Result("launch", TITLE, verdict(rows), "ok", COLUMNS, rows, [Plot("Step by batch size", "sequences", "seconds", curves, "xy")])

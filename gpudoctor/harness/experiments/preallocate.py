@@ -18,17 +18,15 @@ COLUMNS = [Column("way"), Column("cudaMalloc calls in steps", "n"), Column("slow
 
 
 def run(context: Context) -> Result:
-    """Train on batches of growing and shrinking length, without and with a reservation of what the first run needed."""
+    """Train on batches that grow and shrink, without and with a reservation of what the first run needed."""
     if not context.cuda:
         return cannot("preallocate", TITLE, "a CUDA GPU is needed: the CPU has no caching allocator to reserve with")
     rows: list[list[Any]] = []
     curves: list[Series] = []
     if context.rank == 0:
-        world, context.world = context.world, 1
-        _steps(context, Trainer(context, 1), [context.size.context])  # libraries' own workspaces first
+        _steps(context, Trainer(context, 1), [64])  # libraries' own workspaces first
         plain = _measure(context, "as it comes", 0, rows, curves)
         _measure(context, "reserved before", int(plain * 1.1), rows, curves)
-        context.world = world
     context.gather(None)
     return Result("preallocate", TITLE, verdict(rows) if rows else "", "ok", COLUMNS, rows, [Plot("Step by step", "step", "seconds", curves, "y")],
                   ["torch.cuda.memory_reserved only reads a counter: a reservation is a block allocated once and freed to the allocator"])
@@ -44,8 +42,7 @@ def _measure(context: Context, way: str, reserve: int, rows: list[list[Any]], cu
     trainer = Trainer(context, 1)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_stats()["num_device_alloc"]
-    lengths = [context.size.context * n // 8 for n in (2, 3, 4, 5, 6, 7, 8, 7, 5, 3, 8, 6, 4, 2, 8, 5, 7, 3, 6, 8)]
-    times = _steps(context, trainer, lengths)
+    times = _steps(context, trainer, [8 * n for n in (2, 3, 4, 5, 6, 7, 8, 7, 5, 3, 8, 6, 4, 2, 8, 5, 7, 3, 6, 8)])
     stats = torch.cuda.memory_stats()
     pieces = stats["inactive_split_bytes.all.current"]
     rows.append([way, stats["num_device_alloc"] - before, max(times), sorted(times)[len(times) // 2], stats["reserved_bytes.all.peak"], stats["allocated_bytes.all.peak"], pieces])
@@ -53,11 +50,12 @@ def _measure(context: Context, way: str, reserve: int, rows: list[list[Any]], cu
     return int(stats["reserved_bytes.all.peak"])
 
 
-def _steps(context: Context, trainer: Trainer, lengths: list[int]) -> list[float]:
+def _steps(context: Context, trainer: Trainer, batches: list[int]) -> list[float]:
+    """Seconds of a step on each batch size."""
     times = []
     corpus = Corpus(context.size.context, context.seed)
-    for n, length in enumerate(lengths):
-        tokens, targets = (part.to(context.device) for part in corpus.batch(n, 8 * length // 32 + 1))
+    for n, batch in enumerate(batches):
+        tokens, targets = (part.to(context.device) for part in corpus.batch(n, batch))
         torch.cuda.synchronize()
         begin = time.perf_counter()
         trainer.optimizer.zero_grad()
