@@ -130,7 +130,7 @@ class Amp(Probe):
 
         return update
 
-    def _tell(self, scaler: Any, before: list[torch.Tensor]) -> None:
+    def _tell(self, scaler: Any, before: torch.Tensor) -> None:
         session, step = self.session, self._state(scaler).stepped_in
         if step < 0 or scaler._growth_tracker is None:
             return
@@ -138,7 +138,7 @@ class Amp(Probe):
         def arrived(values: list[float]) -> None:
             session.emit("amp", step=step, scale=values[0], skipped=values[1] > 0, growth_tracker=int(values[2]))
 
-        session.readback.later(torch.stack([*before, scaler._growth_tracker.detach().double()]), arrived)
+        session.readback.later(torch.cat([before, scaler._growth_tracker.detach().reshape(1).to(before.dtype)]), arrived)
 
     def _check_clips(self, scaler: Any, state: _State, optimizer: Any) -> None:
         unscaled = state.unscaled.get(id(optimizer), self._now + 1)
@@ -176,12 +176,14 @@ class Amp(Probe):
         self.session.fact(kind, detail=str(error), place=caller())
 
 
-def _before(scaler: Any) -> list[torch.Tensor] | None:
+def _before(scaler: Any) -> torch.Tensor | None:
     """The scale and the number of infinities found, before `update` resets them; on the scale's device."""
     if scaler._scale is None:
         return None
     found = [t.detach() for state in scaler._per_optimizer_states.values() for t in state["found_inf_per_device"].values()]
-    total = torch.zeros((), dtype=torch.float64, device=scaler._scale.device)
+    if scaler._scale.device.type == "cpu" and all(t.device.type == "cpu" for t in found):
+        return torch.tensor([scaler._scale.item(), sum(t.item() for t in found)])
+    total = torch.zeros((), device=scaler._scale.device)
     for infinities in found:
         total = total + infinities.to(total.device, non_blocking=True)
-    return [scaler._scale.detach().double(), total]
+    return torch.stack([scaler._scale.detach(), total])

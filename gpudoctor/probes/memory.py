@@ -83,7 +83,7 @@ class Memory(Probe):
             return
         for device in range(torch.cuda.device_count()):
             if torch.cuda.memory_reserved(device) or device == torch.cuda.current_device():
-                row = devices.device_row(device) | {"used_by_others": self._others.get(device)}
+                row = devices.device_row(device, phase in ("step", "end")) | {"used_by_others": self._others.get(device)}
                 if phase in ("step", "end"):
                     row |= self._pieces(device, step, row, phase == "end")
                 self.session.emit("mem_sample", **common, **row)

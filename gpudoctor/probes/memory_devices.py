@@ -21,12 +21,12 @@ def host_row() -> dict[str, Any]:
     return {"device": -1, "allocated": resident, "peak_allocated": max(peak, resident), "total": total, "free": free}
 
 
-def device_row(device: int) -> dict[str, Any]:
-    """What this process holds on a card, and what is left there."""
+def device_row(device: int, ask_driver: bool = True) -> dict[str, Any]:
+    """What this process holds on a card, and, from the driver, what is left there."""
     stats = torch.cuda.memory_stats_as_nested_dict(device)
     held = stats.get("reserved_bytes", {}).get("all", {})
     live = stats.get("allocated_bytes", {}).get("all", {})
-    free, total = torch.cuda.mem_get_info(device)
+    free, total = torch.cuda.mem_get_info(device) if ask_driver else (None, None)
     return {
         "device": device, "allocated": live.get("current", 0), "reserved": held.get("current", 0), "peak_allocated": live.get("peak", 0),
         "peak_reserved": held.get("peak", 0), "retries": stats.get("num_alloc_retries", 0), "free": free, "total": total,
