@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""Payload of one lane and direction after line coding [GB/s]."""
-
+from gpudoctor.machine.rates import pcie_rate
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -20,7 +18,7 @@ class Link:
     @property
     def limit(self) -> float:
         """Bytes a second and direction that the link carries at its present width and its highest generation; cards lower the generation at rest."""
-        return _LANE_GBS.get(self.max_generation, 0.0) * 1e9 * self.width
+        return pcie_rate(self.max_generation, self.width)
 
     def __str__(self) -> str:
         return f"PCIe {self.max_generation}.0 x{self.width}" + (f" of x{self.max_width}" if self.width < self.max_width else "")

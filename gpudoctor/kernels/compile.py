@@ -13,16 +13,15 @@ from gpudoctor.errors import MissingExtraError
 from gpudoctor.kernels.variant import Variant
 from gpudoctor.resources import data_dir
 
+INSTALL = "pip install 'gpudoctor[kernels]', or 'gpudoctor[kernels-cu12]' beside a PyTorch for CUDA 12"
+
 
 def cuda_core() -> Any:
-    """The module `cuda.core`; MissingExtraError where it is absent."""
+    """The module `cuda.core`, 0.7 or newer; MissingExtraError where it is absent."""
     try:
         import cuda.core as core
-
-        if not hasattr(core, "Program"):  # before 0.5
-            import cuda.core.experimental as core
     except ImportError as error:
-        raise MissingExtraError(f"CUDA kernels need cuda.core ({error}); pip install 'gpudoctor[kernels]'") from None
+        raise MissingExtraError(f"CUDA kernels need cuda.core ({error}); {INSTALL}") from None
     return core
 
 
@@ -50,7 +49,7 @@ def compile_cubin(variant: Variant, arch: str) -> bytes:
     try:
         program = core.Program((data_dir("cuda_src") / "kernels.cu").read_text("utf-8"), "c++", options)
     except RuntimeError as error:
-        raise MissingExtraError(f"NVRTC is not usable ({error}); pip install 'gpudoctor[kernels]'") from None
+        raise MissingExtraError(f"NVRTC is not usable ({error}); {INSTALL}") from None
     return bytes(program.compile("cubin").code)
 
 
