@@ -28,6 +28,7 @@ def _relative(path: str, root: str) -> str:
 
 def mark(findings: Iterable[Finding]) -> None:
     """Give each finding with a place a fingerprint from rule, path, the line's text and how often that text came before."""
+    _lines.cache_clear()
     seen: dict[tuple[str, str, str], int] = defaultdict(int)
     placed = [(f, f.location) for f in findings if f.location is not None]
     for finding, place in sorted(placed, key=lambda p: (p[1].path, p[1].line, p[0].rule)):

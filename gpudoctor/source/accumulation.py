@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpudoctor.source.events import Event, Region
 from gpudoctor.source.simulate import Entry, runs
 from gpudoctor.source.training import BACKWARDS, STEPS, no_grad
-from gpudoctor.source.values import Value, alternatives, const_of, is_kind
+from gpudoctor.source.values import alternatives, const_of, is_kind
 
 
 @dataclass(slots=True)
@@ -66,17 +66,9 @@ def _windows(entries: list[Entry]) -> list[Window]:
 def _quiet(entry: Entry, flag_off: Event | None) -> Event | None:
     for context in entry.contexts:
         for a in alternatives(context):
-            if is_kind(a, "nosync") and a.op == "call" and _enabled(a):
-                return _event_of(a) or entry.event
+            if is_kind(a, "nosync") and a.op == "call":
+                return a.event or entry.event
     return flag_off
-
-
-def _enabled(context: Value) -> bool:
-    return context.name != "fabric.no_backward_sync" or const_of(context.kwargs.get("enabled"), True) is True
-
-
-def _event_of(value: Value) -> Event | None:
-    return value.event
 
 
 def windows_of_length(loop: Region, turns: int) -> Iterator[list[Window]]:

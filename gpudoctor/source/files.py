@@ -13,6 +13,7 @@ from gpudoctor.errors import InputError
 
 LANGUAGES = {".py": "python", ".pyw": "python", ".ipynb": "notebook", ".cu": "cuda", ".cuh": "cuda"}
 MAX_BYTES = 2 << 20
+_STATE = "state its encoding in the first line, as in `# -*- coding: latin-1 -*-`"
 _SKIPPED = {"__pycache__", "node_modules", "venv", "env", "build", "dist", "site-packages", "__pypackages__"}
 
 
@@ -33,13 +34,13 @@ def find_files(paths: Iterable[Path], exclude: Iterable[str] = ()) -> Iterator[t
                 raise InputError(f"{path}: no such file or folder; give a file or a folder of sources")
             yield str(path), "a link that leads nowhere"
         elif path.is_dir():
-            yield from _walk(str(path), patterns, seen)
+            yield from _walk(str(path), "", patterns, seen)
         elif (real := os.path.realpath(path)) not in seen:
             seen.add(real)
             yield str(path), ""
 
 
-def _walk(root: str, patterns: tuple[str, ...], seen: set[str]) -> Iterator[tuple[str, str]]:
+def _walk(root: str, below: str, patterns: tuple[str, ...], seen: set[str]) -> Iterator[tuple[str, str]]:
     real = os.path.realpath(root)
     if real in seen:
         return
@@ -50,8 +51,8 @@ def _walk(root: str, patterns: tuple[str, ...], seen: set[str]) -> Iterator[tupl
         yield root, f"cannot be opened ({error.strerror})"
         return
     for entry in entries:
-        path = entry.path
-        if any(_excluded(path, entry.name, p) for p in patterns):
+        path, name = entry.path, os.path.join(below, entry.name)
+        if any(_excluded(name, p) for p in patterns):
             continue
         if _is_dir(entry):
             if entry.name in _SKIPPED or entry.name.startswith("."):
@@ -59,7 +60,7 @@ def _walk(root: str, patterns: tuple[str, ...], seen: set[str]) -> Iterator[tupl
             if entry.is_symlink() and os.path.realpath(path) in seen:
                 yield path, "a link to a folder that was read already; not followed"
                 continue
-            yield from _walk(path, patterns, seen)
+            yield from _walk(path, name, patterns, seen)
         elif os.path.splitext(entry.name)[1] in LANGUAGES:
             if entry.is_symlink() and not os.path.exists(path):
                 yield path, "a link that leads nowhere or in a circle"
@@ -75,8 +76,9 @@ def _is_dir(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _excluded(path: str, name: str, pattern: str) -> bool:
-    return fnmatch(name, pattern) or fnmatch(path, pattern) or fnmatch(path, f"*/{pattern}") or fnmatch(path, f"{pattern.rstrip('/')}/*")
+def _excluded(name: str, pattern: str) -> bool:
+    """True if a path below the folder being read, or its last part, matches."""
+    return fnmatch(name, pattern.rstrip("/")) or fnmatch(os.path.basename(name), pattern.rstrip("/"))
 
 
 def read_text(path: str) -> str:
@@ -103,7 +105,9 @@ def decode(raw: bytes) -> str:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
             text = raw.decode(encoding)
     except SyntaxError as error:
+        if str(error.msg).startswith("invalid or missing"):
+            raise Unreadable(f"does not decode as UTF-8; {_STATE}") from None
         raise Unreadable(f"encoding: {error.msg}") from None
     except (UnicodeDecodeError, LookupError) as error:
-        raise Unreadable(f"does not decode ({error}); state its encoding in the first line, as in `# -*- coding: latin-1 -*-`") from None
+        raise Unreadable(f"does not decode ({error}); {_STATE}") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -145,7 +145,8 @@ class Simulation:
             return self._loop(region, self._length(region))
         if region.kind == "with":
             context = self.value(region.value) if region.value is not None else None
-            self.contexts.append(context if isinstance(context, Value) else region.value or _NOTHING)
+            off = isinstance(context, Value) and "enabled" in context.kwargs and self.value(context.kwargs["enabled"]) is False
+            self.contexts.append(_NOTHING if off else context if isinstance(context, Value) else region.value or _NOTHING)
             end = self._children(region)
             self.contexts.pop()
             return end
