@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gpudoctor.machine.rates import pcie_rate
 
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """Generation and width, now and at most."""

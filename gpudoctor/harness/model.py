@@ -27,11 +27,17 @@ class Size:
         return self.batch * self.context
 
 
+MICRO_BATCHES = 4
+"""What a pipeline cuts a batch into."""
+
+
 def size_for(cuda: bool, ranks: int) -> Size:
-    """A size that a step takes milliseconds for; at least one block and four sequences a rank."""
+    """A size that a step takes milliseconds for: a block a rank at least, and a batch that ranks and micro-batches divide."""
+    shares = ranks * MICRO_BATCHES
+    batch = shares * -(-16 // shares)
     if cuda:
-        return Size(width=512, heads=8, depth=max(8, ranks), context=256, batch=max(16, 4 * ranks))
-    return Size(depth=max(4, ranks), batch=max(16, 4 * ranks))
+        return Size(width=512, heads=8, depth=max(8, ranks), context=256, batch=batch)
+    return Size(depth=max(4, ranks), batch=batch)
 
 
 class Embedding(nn.Module):  # type: ignore[misc,unused-ignore]

@@ -17,7 +17,7 @@ from torch import distributed, nn
 
 from gpudoctor.harness.context import Context
 from gpudoctor.harness.data import Corpus
-from gpudoctor.harness.model import cut, loss_of, make_model
+from gpudoctor.harness.model import MICRO_BATCHES, cut, loss_of, make_model
 
 LEARNING_RATE = 3e-3
 
@@ -93,8 +93,6 @@ def _loop(context: Context, model: nn.Module, forward: Callable[[torch.Tensor], 
 def _ddp(context: Context, order: str) -> Trained:
     if context.world < 2:
         raise Unavailable("DistributedDataParallel needs two ranks: give --ranks 2")
-    if context.size.batch % context.world:
-        raise Unavailable(f"a batch of {context.size.batch} does not divide among {context.world} ranks")
     model = make_model(context.size, context.seed).to(context.device)
     ddp = nn.parallel.DistributedDataParallel(model, device_ids=[context.device.index] if context.cuda else None)
     corpus, optimizer = Corpus(context.size.context, context.seed), make_optimizer(ddp.parameters())
@@ -123,10 +121,9 @@ def _pipeline(context: Context, order: str) -> Trained:
     parts = make_model(context.size, context.seed)
     begin, end = cut(len(parts), context.world)[context.rank]
     stage_module = parts[begin:end].to(context.device)
-    micro = min(4, context.size.batch)
     stage = PipelineStage(stage_module, context.rank, context.world, context.device)
     last = context.rank == context.world - 1
-    schedule = ScheduleGPipe(stage, micro, loss_fn=loss_of)
+    schedule = ScheduleGPipe(stage, MICRO_BATCHES, loss_fn=loss_of)
     corpus, optimizer = Corpus(context.size.context, context.seed), make_optimizer(stage_module.parameters())
     curve = torch.zeros(context.steps, dtype=torch.float64, device=context.device)
     for step in range(context.steps):

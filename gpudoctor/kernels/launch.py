@@ -82,9 +82,9 @@ class Launcher:
         bins = torch.empty((self.tensors if counted else 0, BINS), dtype=torch.int64, device=self.device)
         if not self._blocks:
             return scalars.zero_(), bins.zero_()
-        stream = torch.cuda.current_stream(self.device)
         if self._first_tile and not self._ready.query():
-            self._ready.wait(stream)
+            self._ready.wait(torch.cuda.current_stream(self.device))
+        stream = int(torch._C._cuda_getCurrentRawStream(self._index))
         if torch.cuda.current_device() == self._index:
             self._launch(stream, scale, factor, key_of(seed), scalars, bins)
         else:
@@ -92,12 +92,12 @@ class Launcher:
                 self._launch(stream, scale, factor, key_of(seed), scalars, bins)
         return scalars, bins
 
-    def _launch(self, stream: torch.cuda.Stream, scale: float, factor: torch.Tensor | None, key: int, scalars: torch.Tensor, bins: torch.Tensor) -> None:
-        core, on = cuda_core(), _stream(self._index, stream.cuda_stream)
+    def _launch(self, stream: int, scale: float, factor: torch.Tensor | None, key: int, scalars: torch.Tensor, bins: torch.Tensor) -> None:
+        core, on = cuda_core(), _stream(self._index, stream)
         slots = self._blocks + self.tensors
         partials = torch.empty(slots * _SLOT_BYTES, dtype=torch.uint8, device=self.device)
         part_scalars, part_bins = partials.data_ptr(), partials.data_ptr() + slots * len(SCALARS) * 8
-        counter = self._counter(stream.cuda_stream) if self._in_order else None
+        counter = self._counter(stream) if self._in_order else None
         at = counter.data_ptr() if counter is not None else 0
         core.launch(on, self._config, self._kernel, *self._where, *((at,) if not self._first_tile else ()), np.float32(scale),
                     factor.data_ptr() if factor is not None else 0, np.uint32(key), part_scalars, part_bins)

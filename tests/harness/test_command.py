@@ -62,13 +62,14 @@ def test_all_on_two_cpu_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_four_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ranks", "counts"), [(3, [1, 2, 3]), (4, [1, 2, 4])])
+def test_more_ranks(ranks: int, counts: list[int], tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'gpudoctor[run]'")
     run = RunDir.create(tmp_path)
-    (drift, scale) = run_experiments(["drift", "scale"], run, ranks=4, steps=6, cpu=True)
+    (drift, scale) = run_experiments(["drift", "scale"], run, ranks=ranks, steps=6, cpu=True)
     assert drift.state == "ok", drift.verdict
     assert {row[0]: row[4] for row in drift.rows if row[4] == "yes"} == {"ddp": "yes", "model": "yes", "pipeline": "yes"}
-    assert [row[0] for row in scale.rows] == [1, 2, 4]
+    assert [row[0] for row in scale.rows] == counts
     assert "cannot be concluded here" in scale.verdict
     assert result_path(run, "scale").is_file()
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'gpudoct
 
 from gpudoctor.harness.context import Context  # noqa: E402
 from gpudoctor.harness.data import ALPHABET, Corpus, text  # noqa: E402
-from gpudoctor.harness.model import Size, cut, loss_of, make_model  # noqa: E402
+from gpudoctor.harness.model import MICRO_BATCHES, Size, cut, loss_of, make_model, size_for  # noqa: E402
 from gpudoctor.harness.strategies import Unavailable, train  # noqa: E402
 
 SIZE = Size(width=16, heads=2, depth=2, context=8, batch=4)
@@ -73,3 +73,12 @@ def test_cut_is_even() -> None:
 
 def test_loss_of_uniform_logits() -> None:
     assert float(loss_of(torch.zeros(2, 3, 5), torch.zeros(2, 3, dtype=torch.int64))) == pytest.approx(1.6094379)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 12, 16])
+def test_sizes_divide_among_ranks_and_micro_batches(ranks: int) -> None:
+    for cuda in (False, True):
+        size = size_for(cuda, ranks)
+        assert size.batch % ranks == size.batch % MICRO_BATCHES == 0
+        assert size.batch >= 16
+        assert size.depth >= ranks
