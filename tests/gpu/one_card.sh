@@ -20,6 +20,7 @@ part sanitize_check 60 python3 tests/gpu/sanitize_check.py
 part sanitize_bench 80 python3 tests/gpu/sanitize_bench.py
 part probes_overhead 100 python3 tests/gpu/probes_overhead.py
 part env_check 90 python3 tests/gpu/env_check.py
+part harness 130 python3 -m gpudoctor harness all --ranks 2
 for fault in none missing-wait straggler; do
   part "record-$fault" 60 python3 tests/gpu/record.py "/tmp/runs/$fault" 2 tests/gpu/capture_ddp.py --fault "$fault" --steps 16 --width 1024 --layers 4
 done

@@ -59,7 +59,8 @@ def worker(mode: str, out: str, batch: int, steps: int, rounds: int, tiny: bool)
     wait()
     print(sum(p.numel() for p in model.parameters()), flush=True)
     for turn in range(rounds):
-        sys.stdin.readline()
+        if not sys.stdin.readline():
+            return
         begin = time.perf_counter_ns()
         for n in range(steps):
             step(turn * steps + n)
