@@ -121,6 +121,7 @@ def hostile() -> dict[str, bytes]:
         "a memo that was never filled": b"\x80\x04j\xff\xff\xff\x00.",
         "one list of blocks, thousands of times": pickle.dumps({"segments": [dict(segment) for _ in range(2000)], "device_traces": []}, 4),
         "cut short": good[: len(good) // 2],
+        "segments that are none": pickle.dumps({"segments": {"a": 1}}, 4),
         "no snapshot": pickle.dumps({"segmentsx": 1}, 4),
         "wrong types": pickle.dumps({"segments": [1, 2, 3]}, 4),
         "texts for numbers": pickle.dumps({"segments": [{"device": "x", "address": "y", "total_size": "z", "stream": [], "blocks": [{"size": "a", "state": "b"}]}]}, 4),

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gpudoctor.errors import InputError
 from gpudoctor.tables import TABLES
-from gpudoctor.timeline.ingest.plain_pickle import GONE, PlainUnpickler
+from gpudoctor.timeline.ingest.plain_pickle import GONE, PlainUnpickler, Stream
 from gpudoctor.timeline.store import Store, arrow_schema
 
 BATCH = 50_000
@@ -43,12 +43,13 @@ def read(path: Path, rank: int, store: Store) -> None:
         unpickler = PlainUnpickler(file, path.name, {"segments": (reader.segments, False), "device_traces": (reader.events, True)}, reader.condense)
         reader.budget = lambda: unpickler.read_bytes // BYTES_PER_ROW
         whole = unpickler.load()
-        if isinstance(whole, list):
+        segments = whole if isinstance(whole, list) else whole.get("segments") if isinstance(whole, dict) else None
+        if isinstance(segments, list):
             try:
-                reader.segments(0, whole)
+                reader.segments(0, segments)
             except (TypeError, KeyError, ValueError, IndexError):
                 raise InputError(f"{path}: not an allocator snapshot (a list of something else)") from None
-        elif not isinstance(whole, dict) or "segments" not in whole:
+        elif not isinstance(segments, Stream):
             raise InputError(f"{path}: not an allocator snapshot (no segments)")
         reader.finish()
 

@@ -37,7 +37,7 @@ class _Gone:
 GONE = _Gone()
 
 
-class _Stream:
+class Stream:
     """Stands on the stack for a list whose items are handed over instead of kept."""
 
     __slots__ = ("children", "index", "nested", "take")
@@ -171,7 +171,7 @@ class PlainUnpickler:
                 target = stack[-1]
                 if type(target) is list:
                     target.extend(items)
-                elif type(target) is _Stream:
+                elif type(target) is Stream:
                     if not target.nested:
                         target.take(target.index, items)
                         live -= self._forget(memo, done)
@@ -253,14 +253,14 @@ class PlainUnpickler:
         return gone
 
 
-def _stream(streams: Mapping[str, tuple[Take, bool]], stack: list[Any], marks: list[list[Any]]) -> _Stream | None:
+def _stream(streams: Mapping[str, tuple[Take, bool]], stack: list[Any], marks: list[list[Any]]) -> Stream | None:
     above = stack[-1] if stack else marks[-1][-1] if marks and marks[-1] else None
-    if type(above) is _Stream and above.nested:
+    if type(above) is Stream and above.nested:
         above.children += 1
-        return _Stream(above.take, above.children - 1, False)
+        return Stream(above.take, above.children - 1, False)
     if type(above) is str and above in streams and len(marks) <= 1:
         take, nested = streams[above]
-        return _Stream(take, 0, nested)
+        return Stream(take, 0, nested)
     return None
 
 
