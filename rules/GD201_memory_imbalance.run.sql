@@ -44,4 +44,7 @@ SELECT rank, device, full_rank, full_device, full_bytes, low_rank, low_device, l
   others, foreign_bytes, round(full_inputs) AS full_inputs, round(low_inputs) AS low_inputs,
   'device {full_device} of rank {full_rank} holds {full_bytes:B}, device {low_device} of rank {low_rank} {low_bytes:B}: ' || cause AS message, cure AS fix
 FROM caused, (SELECT rank, device FROM home) AS h WHERE h.rank IN (full_rank, low_rank)
+UNION ALL BY NAME
+SELECT 'the ranks ran without a GPU; what their processes hold on the host differs for many reasons and fills no card' AS abstain
+WHERE NOT EXISTS (SELECT 1 FROM mem_sample WHERE device >= 0)
 ORDER BY rank
