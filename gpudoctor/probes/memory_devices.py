@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import os
 import resource
 from collections.abc import Iterator
@@ -39,18 +39,32 @@ def pieces(device: int) -> dict[str, int]:
     Segments that are wholly free do not count: the allocator can give those back.
     """
     largest = total = 0
-    for segment in torch.cuda.memory_snapshot():
+    for segment in _segments():
         if segment["device"] == device and segment["allocated_size"]:
             idle = [b["size"] for b in segment["blocks"] if b["state"] == "inactive"]
             largest, total = max(largest, *idle, 0), total + sum(idle)
     return {"largest_free": largest, "in_pieces": total}
 
 
+def _segments() -> list[dict[str, Any]]:
+    try:
+        return list(torch.cuda.memory_snapshot(include_traces=False))
+    except TypeError:
+        return list(torch.cuda.memory_snapshot())
+
+
 def contexts() -> list[int]:
-    """Devices on which this process has a CUDA context."""
-    with contextlib.suppress(AttributeError, RuntimeError):
-        return [d for d in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(d)]
-    return []
+    """Devices on which this process has a primary CUDA context, by the driver; asking opens none."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return []
+    found = []
+    for ordinal in range(torch.cuda.device_count()):
+        device, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
+        if driver.cuDeviceGet(ctypes.byref(device), ordinal) == 0 and driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) == 0 and active.value:
+            found.append(ordinal)
+    return found
 
 
 def processes() -> Iterator[dict[str, Any]]:

@@ -144,7 +144,7 @@ def test_pieces_leave_out_segments_that_are_wholly_free(monkeypatch: pytest.Monk
     def block(size: int, state: str) -> dict[str, Any]:
         return {"size": size, "state": state}
 
-    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda **options: [
         {"device": 0, "allocated_size": 0, "blocks": [block(900, "inactive")]},
         {"device": 0, "allocated_size": 5, "blocks": [block(5, "active_allocated"), block(7, "inactive"), block(3, "inactive")]},
         {"device": 1, "allocated_size": 5, "blocks": [block(500, "inactive")]},
