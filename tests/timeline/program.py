@@ -129,6 +129,7 @@ def store_of(programs: list[Program]) -> Store:
             if rows:
                 store.add_rows(table, [{**r, "name_id": renamed[r["name_id"]]} if "name_id" in r else r for r in rows])
         store.add_rows("stream", [{"rank": program.rank, "device": 0, "context": 1, "stream": s, "flags": f} for s, f in program.flags.items()])
+    store.add_rows("rank_info", [{"rank": p.rank, "world_size": len(programs)} for p in programs])
     store.add_rows("name", [{"name_id": i, "text": t} for t, i in names.items()])
     derive(store)
     return store
