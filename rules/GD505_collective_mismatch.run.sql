@@ -3,7 +3,7 @@ WITH sided AS (
     a.path, a.line, b.path AS other_path, b.line AS other_line
   FROM last_collective AS a JOIN last_collective AS b ON a."group" = b."group" AND a.seq = b.seq AND a.rank < b.rank
   WHERE NOT regexp_matches(a.op || ' ' || b.op, 'send|recv|p2p|all_to_all')
-    AND (a.op <> b.op OR (a.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter_tensor', 'all_gather_into_tensor')
+    AND (a.op <> b.op OR (a.op IN ('all_reduce', 'ddp_all_reduce', 'broadcast', 'reduce', 'reduce_scatter_tensor', 'all_gather_into_tensor')
       AND (a.numel <> b.numel OR a.dtype <> b.dtype)))
     AND NOT EXISTS (SELECT 1 FROM fact WHERE kind = 'interrupted')
 ), first AS (

@@ -34,6 +34,8 @@ def rank_rows(folder: Path, ends: Path | None, outcome: Outcome, stopped: bool) 
         words = last_words(folder, beat)
         told = engine.get(str(rank), {})
         killed = int(told.get("signal", 0)) if told.get("pid") == beat.pid else stacks.fatal_signal(folder / f"rank{rank}.fatal")
+        if words and killed in _TOLD_TO:
+            killed = 0  # it had come to its end already; the launcher only hastened its exit
         rows.append(_row(beat, words, killed, stopped, outcome))
     first = first_dead(rows)
     for row in rows:
@@ -71,7 +73,7 @@ def _row(beat: Beat, words: Mapping[str, Any], killed: int, stopped: bool, outco
         **{k: words[k] for k in ("exit_code", "last_line", "state", "error") if k in words},
         "quiet_ns": max(0, min(ended, time.time_ns()) - int(head["t"])),
     }
-    if killed:
+    if killed and not (stopped and not words):
         row |= {"exit_code": 128 + killed, "state": "killed"}
     elif not words:
         row |= {"state": "stuck", "exit_code": -1} if stopped else {"state": "killed", "exit_code": -1}

@@ -37,7 +37,7 @@ def request(beats: Iterable[Beat], folder: Path, wait_s: float = 2.0) -> None:
 
 
 def frames(folder: Path, died_in: Mapping[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows of table stack_frame: each rank's last dump, thread 0 being the main thread; `died_in` are tracebacks, which win."""
+    """Rows of table stack_frame: each rank's last dump, thread 0 being the main thread; tracebacks in `died_in` win over dumps."""
     found: dict[int, list[dict[str, Any]]] = {}
     for path in folder.glob("rank*.stacks"):
         with suppress(OSError):

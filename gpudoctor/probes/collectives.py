@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from gpudoctor.probes import heartbeat
 from gpudoctor.probes.frames import Place, caller
+from gpudoctor.probes.measure import FLOATS
 from gpudoctor.probes.models import Model
 from gpudoctor.probes.probe import Probe
 
@@ -22,7 +23,6 @@ NAMES = (
     "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list", "batch_isend_irecv",
 )
 ALL_RECORDED = 2_000
-_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 class Collectives(Probe):
@@ -66,20 +66,15 @@ class Collectives(Probe):
 
     def _call(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session, before, tensor, place = self.session, None, None, None
-        with session.counted():
-            try:
-                group = kwargs.get("group")
-                tensor = _tensor(args, kwargs)
-                place = caller()
-                label, numel, dtype = _group(group), tensor.numel() if tensor is not None else 0, _dtype(tensor)
-                ticket = heartbeat.enter(name, label, numel, dtype, place.path, place.line, place.func)
-                if name == "all_reduce" and tensor is not None and not kwargs.get("async_op", False):
-                    before = self._before(tensor, args, kwargs)
-                if name.startswith(("all_reduce", "reduce")) and tensor is not None:
-                    self._note_gradients(tensor, place)
-            except Exception as error:
-                session.fact("probe-failed", "Collectives", repr(error))
-                label, numel, dtype, ticket = "", 0, "", -1
+        label, numel, dtype, ticket = "", 0, "", -1
+        with session.guarded("Collectives"):
+            tensor, place, label = _tensor(args, kwargs), caller(), group_label(kwargs.get("group"))
+            numel, dtype = tensor.numel() if tensor is not None else 0, _dtype(tensor)
+            ticket = heartbeat.enter(name, label, numel, dtype, place.path, place.line, place.func)
+            if name == "all_reduce" and tensor is not None and not kwargs.get("async_op", False):
+                before = self._before(tensor, args, kwargs)
+            if name.startswith(("all_reduce", "reduce")) and tensor is not None:
+                self._note_gradients(tensor, place)
         start = time.time_ns()
         failed = True
         try:
@@ -88,7 +83,7 @@ class Collectives(Probe):
             return result
         finally:
             end = time.time_ns()
-            with session.counted():
+            with session.guarded("Collectives"):
                 heartbeat.leave(ticket, failed)
                 session.comm_ns += end - start
                 self._record(name, label, numel, dtype, start, end, "failed" if failed else "completed", place)
@@ -111,13 +106,13 @@ class Collectives(Probe):
         group = kwargs.get("group", args[2] if len(args) > 2 else None)
         world = dist.get_world_size(group)
         session = self.session
-        if not (name and session.sampled and session.settings.gradients and world > 1 and tensor.dtype in _FLOATS and tensor.numel() and tensor.layout == torch.strided):
+        if not (name and session.sampled and session.settings.gradients and world > 1 and tensor.dtype in FLOATS and tensor.numel() and tensor.layout == torch.strided):
             return None
         return session.measure.proof(tensor.detach().reshape(-1)), world, name
 
     def _note_gradients(self, tensor: torch.Tensor, place: Place) -> None:
         """Is this the gradient of a parameter, or as large as all of a model's gradients together?"""
-        if tensor.dtype not in _FLOATS:
+        if tensor.dtype not in FLOATS:
             return
         if not self._grads:
             for owner in self.session.models:
@@ -146,9 +141,11 @@ def _tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | Non
     return None
 
 
-def _group(group: Any) -> str:
-    name = getattr(group, "group_name", "") if group is not None else ""
-    return str(name) if name else "world"
+def group_label(group: Any) -> str:
+    """A name for a process group that is the same on all its ranks: `world` for the default one."""
+    if group is None or group is dist.group.WORLD:
+        return "world"
+    return str(getattr(group, "group_name", "")) or "world"
 
 
 def _dtype(tensor: torch.Tensor | None) -> str:

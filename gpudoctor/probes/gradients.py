@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from gpudoctor.probes import heartbeat
+from gpudoctor.probes.collectives import group_label
 from gpudoctor.probes.comm_hook import CommHooks
-from gpudoctor.probes.measure import LOWEST
+from gpudoctor.probes.measure import FLOATS, LOWEST
 from gpudoctor.probes.models import Model, is_sharded
 from gpudoctor.probes.probe import Probe
 from gpudoctor.probes.proofs import Proofs
@@ -33,24 +34,23 @@ class Gradients(Probe):
     def before(self, model: Model, bucket: Any, path: str) -> None:
         """A bucket is full with this rank's gradients and about to be reduced."""
         buffer = bucket.buffer()
-        self._tickets.append(heartbeat.enter("ddp_all_reduce", "ddp", buffer.numel(), str(buffer.dtype).removeprefix("torch.")))
+        self._tickets.append(heartbeat.enter("ddp_all_reduce", group_label(getattr(model.ddp, "process_group", None)), buffer.numel(), str(buffer.dtype).removeprefix("torch.")))
         if not self.session.in_backward:
             return
         model.sync.buckets += 1
         if not self._on or not self.session.sampled:
             return
-        with self.session.counted():
-            index = bucket.index()
-            ids = self._ids(model, bucket.parameters(), index)
-            self.proofs.before(model, index, buffer, path)
-            grads = bucket.gradients()
-            positions = [i for i, p in enumerate(ids) if p >= 0]
-            if positions:
-                kept = [grads[i] for i in positions]
-                self._local.append((model, [ids[i] for i in positions], self.session.measure.norms(kept)))
-                if self.session.detailed:
-                    with self.session.rare():
-                        self._detail(model, [ids[i] for i in positions], kept)
+        index = bucket.index()
+        ids = self._ids(model, bucket.parameters(), index)
+        self.proofs.before(model, index, buffer, path)
+        grads = bucket.gradients()
+        positions = [i for i, p in enumerate(ids) if p >= 0]
+        if positions:
+            kept = [grads[i] for i in positions]
+            self._local.append((model, [ids[i] for i in positions], self.session.measure.norms(kept)))
+            if self.session.detailed:
+                with self.session.rare():
+                    self._detail(model, [ids[i] for i in positions], kept)
 
     def sent(self, model: Model, bucket: Any, future: Any) -> None:
         """The reduction is under way."""
@@ -76,7 +76,7 @@ class Gradients(Probe):
             ids, grads = [], []
             for i, p in enumerate(model.params):
                 grad = p.grad
-                if grad is not None and id(p) in mine and grad.layout == torch.strided and not is_sharded(grad) and grad.numel() and not grad.is_complex():
+                if grad is not None and id(p) in mine and grad.dtype in FLOATS and grad.layout == torch.strided and grad.numel() and not is_sharded(grad):
                     ids.append(model.first_id + i)
                     grads.append(grad)
             if grads:

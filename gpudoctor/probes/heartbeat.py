@@ -71,13 +71,13 @@ class Heart:
         return ticket
 
     def leave(self, ticket: int, failed: bool = False) -> None:
-        """The collective with that ticket is done on the host, or failed."""
+        """The collective with that ticket is done on the host, or failed: then it stays named as what the rank was doing."""
         if ticket not in self._open:
             return
         del self._open[ticket]
         if self._map is not None and ticket > self._issued - 1 - SLOTS:
             _RETURN.pack_into(self._map, _place(ticket) + _CALL.size, time.time_ns(), 2 if failed else 1)
-        if not self._open:
+        if not self._open and not failed:
             self._op = b""
         self._write()
 
