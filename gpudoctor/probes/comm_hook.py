@@ -29,8 +29,8 @@ class CommHook:
     this, to the bit.
     """
 
-    def __init__(self, model: Model, watcher: Watcher, reducer: Any) -> None:
-        self.model, self.watcher, self.reducer_id = model, watcher, id(reducer)
+    def __init__(self, session: Session, model: Model, watcher: Watcher, reducer: Any) -> None:
+        self.session, self.model, self.watcher, self.reducer_id = session, model, watcher, id(reducer)
         self.user: tuple[Any, Callable[..., Any]] | None = None
         self.builtin: Any = None
         self.active_ranks: Any = None
@@ -41,12 +41,14 @@ class CommHook:
         return "hook" if self.user is not None or self.builtin is not None else "ddp"
 
     def __call__(self, state: object, bucket: dist.GradBucket) -> Any:
-        self.watcher.before(self.model, bucket, self.path)
+        with self.session.guarded("Gradients"):
+            self.watcher.before(self.model, bucket, self.path)
         if self.user is not None:
             future = self.user[1](self.user[0], bucket)
         else:
             future = self._default(bucket)
-        self.watcher.sent(self.model, bucket, future)
+        with self.session.guarded("Gradients"):
+            self.watcher.sent(self.model, bucket, future)
         return future
 
     def _default(self, bucket: dist.GradBucket) -> Any:
@@ -102,7 +104,7 @@ class CommHooks:
         hook = self._hooks.get(model.id)
         if hook is not None and hook.reducer_id == id(reducer):
             return hook
-        hook = CommHook(model, self._watcher, reducer)
+        hook = CommHook(self._session, model, self._watcher, reducer)
         if not self._put(model, hook, reducer):
             return None
         return hook
@@ -134,7 +136,7 @@ class CommHooks:
             self._register(reducer, state, hook)
             return
         if ours is None:
-            ours = CommHook(model, self._watcher, reducer)
+            ours = CommHook(self._session, model, self._watcher, reducer)
             if not self._put(model, ours, reducer):
                 self._register(reducer, state, hook)
                 return

@@ -35,7 +35,8 @@ def batch_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 
 def fingerprint(tensor: torch.Tensor) -> torch.Tensor:
     """A number (float64, shape (1,), same device) from at most `SAMPLED` evenly spread elements and their places."""
-    flat = tensor.detach().reshape(-1)
+    tensor = tensor.detach()
+    flat = (tensor if tensor.is_contiguous() or tensor.numel() <= SAMPLED else tensor.select(-1, 0)).reshape(-1)
     if flat.numel() > SAMPLED:
         flat = flat[:: flat.numel() // SAMPLED]
     if flat.is_complex():

@@ -44,7 +44,7 @@ class Loaders(Probe):
 
     def _making(self, original: Any) -> Any:
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
-            with self.session.counted():
+            with self.session.guarded("Loaders"):
                 self._made.setdefault(loader, caller())
             original(loader, *args, **kwargs)
 
@@ -52,23 +52,28 @@ class Loaders(Probe):
 
     def _iterating(self, original: Any) -> Any:
         def iterate(loader: Any) -> Any:
-            with self.session.counted():
-                number, epoch = self._ids.get(loader, (self._next, 0))
-                self._next += loader not in self._ids
-                self._ids[loader] = number, epoch + 1
-                for one in [o for o in self._open if o.number == number]:
-                    one.close(complete=False)
-                one = self._beginning = _Pass(self, loader, number, epoch, caller(), self._made.get(loader, NOWHERE))
-                self._open.append(one)
+            one = None
+            with self.session.guarded("Loaders"):
+                one = self._beginning = self._begin(loader)
             try:
                 iterator = original(loader)
             finally:
                 self._beginning = None
-            if isinstance(iterator, _BaseDataLoaderIter):
+            if one is not None and isinstance(iterator, _BaseDataLoaderIter):
                 one.attach(iterator)
             return iterator
 
         return iterate
+
+    def _begin(self, loader: Any) -> _Pass:
+        number, epoch = self._ids.get(loader, (self._next, 0))
+        self._next += loader not in self._ids
+        self._ids[loader] = number, epoch + 1
+        for left in [o for o in self._open if o.number == number]:
+            left.close(complete=False)
+        one = _Pass(self, loader, number, epoch, caller(), self._made.get(loader, NOWHERE))
+        self._open.append(one)
+        return one
 
     def _resetting(self, original: Any) -> Any:
         def reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -136,7 +141,7 @@ class _Pass:
             yield batch
 
     def _count(self, batch: Any) -> None:
-        with self.probe.session.counted():
+        with self.probe.session.guarded("Loaders"):
             items = batch if isinstance(batch, (list, tuple)) else [batch]
             try:
                 self.order.update(repr([int(i) for i in items]).encode())

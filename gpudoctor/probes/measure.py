@@ -9,6 +9,7 @@ import torch
 BINS = 64
 LOWEST = -40
 ROW = 1024
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _SEED = 20_261_202
 
 
@@ -23,8 +24,9 @@ class Measure:
 
     def norms(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """L2 norm of each: float64, shape (n,)."""
-        dtype = torch.float32 if tensors[0].dtype in (torch.float16, torch.bfloat16) else None
-        return torch.stack(torch._foreach_norm(list(tensors), 2, dtype=dtype)).to(torch.float64)
+        kinds = {t.dtype for t in tensors}
+        wide = None if kinds <= {torch.float32} or kinds <= {torch.float64} else torch.float64 if torch.float64 in kinds else torch.float32
+        return _together(torch._foreach_norm(list(tensors), 2, dtype=wide)).to(torch.float64)
 
     def details(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Mean, largest magnitude, zeros, non-finite and sum of each: float64, shape (n, 5)."""
@@ -37,7 +39,7 @@ class Measure:
             bad = flat.numel() - torch.isfinite(flat).sum(dtype=torch.float64)
             absmax = torch.maximum(-low, high).to(torch.float64)
             rows.append(torch.stack((total / flat.numel(), absmax, zeros, bad, total)))
-        return torch.stack(rows)
+        return _together(rows)
 
     def histograms(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Counts of floor(log2|x|) - `LOWEST`, clamped to 64 bins, zeros and non-finite left out: float64, shape (n, 64)."""
@@ -50,7 +52,7 @@ class Measure:
             skipped = (flat == 0).sum() + (~torch.isfinite(flat)).sum()
             counts[-1 - LOWEST] -= skipped
             rows.append(counts.clamp_(min=0))
-        return torch.stack(rows)
+        return _together(rows)
 
     def proof(self, flat: torch.Tensor) -> torch.Tensor:
         """Sum, ±1 sketch and squared norm of a 1-D tensor: float64, shape (3,). Sum and sketch are linear."""
@@ -72,7 +74,7 @@ class Measure:
         sums = [_bits(t) for t in tensors]
         if not sums:
             return torch.zeros(1, dtype=torch.int64)
-        stacked = torch.stack(sums)
+        stacked = _together(sums)
         weights = torch.arange(1, 2 * len(sums), 2, dtype=torch.int64, device=stacked.device)
         return (stacked * weights).sum().reshape(1)
 
@@ -87,6 +89,12 @@ class Measure:
             known = inner.to(flat.device, flat.dtype), outer.to(flat.device, torch.float64)
             self._signs[key] = known
         return known
+
+
+def _together(values: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Stack small tensors on the device of the first, for models that are spread over several."""
+    home = values[0].device
+    return torch.stack([v if v.device == home else v.to(home, non_blocking=True) for v in values])
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -84,7 +84,7 @@ class Models:
         self._session = session
         self._models: list[Model] = []
         self._known: set[int] = set()
-        self._searched: set[int] = set()
+        self._searched: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._next_id = 0
         self._of_wrapper: weakref.WeakKeyDictionary[nn.Module, Model] = weakref.WeakKeyDictionary()
         self.hooks: list[Any] = []
@@ -121,9 +121,9 @@ class Models:
 
     def search(self, optimizer: torch.optim.Optimizer) -> None:
         """Find the modules that own this optimizer's parameters, once for each optimizer."""
-        if id(optimizer) in self._searched:
+        if optimizer in self._searched:
             return
-        self._searched.add(id(optimizer))
+        self._searched.add(optimizer)
         wanted = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if wanted <= self._known:
             return

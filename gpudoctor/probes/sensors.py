@@ -46,7 +46,7 @@ def _optimizers(session: Session) -> None:
         nesting.depth = getattr(nesting, "depth", 0) + 1
         if nesting.depth == 1:
             session.has_closure = any(callable(a) for a in (*args[1:], *kwargs.values()))
-            with session.counted():
+            with session.guarded("models"):
                 session.models.search(optimizer)
             session.fire("on_optimizer_begin", optimizer)
 
@@ -165,7 +165,7 @@ def _ddp(session: Session) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
-            with session.counted():
+            with session.guarded("models"):
                 session.models.wrapped(self, caller())
 
         return init

@@ -109,6 +109,15 @@ class Session:
                 self.spent_ns += time.perf_counter_ns() - self._entered
 
     @contextlib.contextmanager
+    def guarded(self, who: str) -> Iterator[None]:
+        """Count the block, and keep its exceptions from the script; each kind is recorded once."""
+        with self.counted():
+            try:
+                yield
+            except Exception as error:
+                self.fact("probe-failed", who, f"{type(error).__name__}: {error}")
+
+    @contextlib.contextmanager
     def rare(self) -> Iterator[None]:
         """Count the block as work of detailed steps, which have a budget of their own."""
         begin = time.perf_counter_ns()
