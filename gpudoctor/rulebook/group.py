@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpudoctor.model import Evidence, Finding, Location
@@ -20,7 +21,7 @@ def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps_by_rank: Mapping
     """Group evidence into findings, worst first.
 
     `steps_by_rank` counts the steady steps of each rank; with it costs are ns per step, without it per capture.
-    Evidence of a run or capture that names no line joins the rule's finding in the source, if there is just one.
+    Evidence that names no line of the source (a run, a capture, a log) joins the rule's finding there, if there is just one.
     """
     rules: dict[str, Rule] = {}
     groups: dict[_Key, list[Evidence]] = defaultdict(list)
@@ -51,10 +52,18 @@ def _key(rule: Rule, evidence: Evidence) -> _Key:
 
 
 def _join_source(groups: dict[_Key, list[Evidence]]) -> None:
-    for key in [k for k in groups if not k[1]]:
-        placed = [k for k in groups if k[0] == key[0] and k[1]]
+    source = {k for k, items in groups.items() if k[1] and not _from_log(items)}
+    for key in [k for k in groups if k not in source]:
+        placed = [k for k in source if k[0] == key[0]]
+        if not placed and not key[1]:
+            placed = [k for k in groups if k[0] == key[0] and k[1]]
         if len(placed) == 1:
-            groups[placed[0]].extend(groups.pop(key))
+            groups[placed[0]].extend(replace(e, location=None) for e in groups.pop(key))
+
+
+def _from_log(items: list[Evidence]) -> bool:
+    """True if a log told all of it: such evidence names its line in the values `log` and `log_line`."""
+    return all("log_line" in e.values for e in items)
 
 
 def _finding(rule: Rule, group: str, items: list[Evidence], steps: Mapping[int, int]) -> Finding:

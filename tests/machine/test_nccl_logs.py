@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.errors import InputError
-from gpudoctor.model import Finding
+from gpudoctor.model import Evidence, Finding, Location
 from gpudoctor.rulebook.detect import detect_in_tables
 from gpudoctor.rulebook.group import findings_from
 from gpudoctor.rulebook.load import load_rules
@@ -166,3 +166,12 @@ def test_mutated_logs_never_raise(tmp_path: Path) -> None:
             paths[-1].write_bytes(data)
             matches(data[:4096], paths[-1])
         findings(*paths, ranks=[rng.choice([None, 0]) for _ in paths])
+
+
+def test_a_log_joins_the_source_s_finding(tmp_path: Path) -> None:
+    rule = BOOK.find("nccl-ifname-missing")
+    in_source = Evidence(location=Location("train.py", 3), values={"variable": "NCCL_SOCKET_IFNAME", "value": "ib_fake9"})
+    seen = detect_in_tables(BOOK, store_of(next(f for f in LOGS if f.name.startswith("L2")) / "nccl.log"), ["log"])
+    found = findings_from([(rule, in_source), *seen.evidence])
+    assert [(f.name, f.location) for f in found] == [("nccl-ifname-missing", Location("train.py", 3))]
+    assert {e.values.get("log_line") for e in found[0].evidence} == {None, 1, 2}
