@@ -37,8 +37,12 @@ class Memory(Probe):
         wrap(torch, "load", self._load)
         wrap(torch.nn.DataParallel, "__init__", self._data_parallel)
         if self._cuda:
-            with contextlib.suppress(AttributeError, RuntimeError):
-                torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
+            # Attaching sets CUDA up, which must not happen before the script does it (fork, set_device).
+            torch.cuda._lazy_call(self._attach)
+
+    def _attach(self) -> None:
+        with contextlib.suppress(AttributeError, RuntimeError):
+            torch._C._cuda_attach_out_of_memory_observer(self._out_of_memory)
 
     def on_model(self, model: Model) -> None:
         module = model.module()
@@ -82,7 +86,7 @@ class Memory(Probe):
         if not self._cuda or not torch.cuda.is_initialized():
             return
         for device in range(torch.cuda.device_count()):
-            if torch.cuda.memory_reserved(device) or device == torch.cuda.current_device():
+            if torch.cuda.memory_reserved(device):  # asking the driver about a card that is not in use would open a context there
                 row = devices.device_row(device, phase in ("step", "end")) | {"used_by_others": self._others.get(device)}
                 if phase in ("step", "end"):
                     row |= self._pieces(device, step, row, phase == "end")

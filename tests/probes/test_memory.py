@@ -80,7 +80,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     card = Card()
     for name, value in {
         "is_available": lambda: True, "is_initialized": lambda: True, "device_count": lambda: 2, "current_device": lambda: 1,
-        "memory_reserved": lambda d: card.reserved[d],
+        "memory_reserved": lambda d: card.reserved[d], "_lazy_call": lambda call: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch, "load", lambda *a, **k: card.reserved.__setitem__(0, 2 << 30))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from gpudoctor.probes.memory_devices import contexts
 from gpudoctor.probes.sanitize.detector import Detector
 from gpudoctor.probes.sanitize.hooks import Hooks
 from gpudoctor.probes.sanitize.mode import SanitizeMode
@@ -24,7 +26,13 @@ class Sanitizer:
         self.mode.on_capture = lambda stream: stream > 0 and torch.cuda.is_current_stream_capturing()
         hooks.mode = self.mode
         self._fresh = fresh
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._look_away)
         _skip_in_dynamo(SanitizeMode)
+
+    def _look_away(self) -> None:
+        """Workers of a DataLoader have no streams to watch."""
+        self.mode.off = True
 
     @property
     def races(self) -> Races:
@@ -38,7 +46,8 @@ class Sanitizer:
 
     def switch_on(self) -> None:
         """Watch from here on; what ran before is waited for, so that nothing unseen can matter."""
-        torch.cuda.synchronize()
+        for device in contexts():
+            torch.cuda.synchronize(device)
         self._fresh.clear()
         self.detector.all_is_done()
         self.mode.off = False
