@@ -23,13 +23,15 @@ class Launch:
     """A command with its environment.
 
     `ends` is where torchrun's engine writes how ranks ended, None for other launchers; `finish_s` how long the
-    capture around it may take to finish after the ranks are gone.
+    capture around it may take to finish after the ranks are gone. `records` names the launcher's own file of rows;
+    hosts that share a run folder each have their own.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     ends: Path | None
     finish_s: float = 0.0
+    records: str = "launch.jsonl"
 
 
 def torchrun(run: RunDir, settings: ProbeSettings, options: Sequence[str], script: str, arguments: Sequence[str],

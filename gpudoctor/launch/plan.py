@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,11 @@ class Plan:
         """The script, if the words name a Python file."""
         words = self.command_line if self.other_launcher else self.command_line[:1]
         return tuple(Path(w) for w in words if w.endswith(".py") and Path(w).is_file())[:1]
+
+    @property
+    def several_hosts(self) -> bool:
+        """True if other hosts take part, whose runs may share this one's folder."""
+        return self.torchrun.get("nnodes") not in (None, "1", "1:1")
 
     def torchrun_options(self) -> list[str]:
         """torchrun's command line, with the number of ranks filled in."""
@@ -84,7 +91,8 @@ def _check(plan: Plan) -> None:
 def _launch(plan: Plan, run: RunDir, settings: ProbeSettings) -> Launch:
     if plan.other_launcher:
         return launcher(run, settings, plan.command_line)
-    return torchrun(run, settings, plan.torchrun_options(), plan.command_line[0], plan.command_line[1:], plan.module)
+    launch = torchrun(run, settings, plan.torchrun_options(), plan.command_line[0], plan.command_line[1:], plan.module)
+    return replace(launch, records=f"launch.{socket.gethostname()}.{os.getpid()}.jsonl") if plan.several_hosts else launch
 
 
 def _capture(wanted: str) -> str:
@@ -102,7 +110,7 @@ def _folder(plan: Plan) -> RunDir:
     try:
         if plan.out is None:
             return RunDir.fresh(Path("gpudoctor-runs"), stem)
-        if plan.out.is_dir() and any(plan.out.iterdir()):
+        if plan.out.is_dir() and any(plan.out.iterdir()) and not (plan.several_hosts and RunDir.is_run(plan.out)):
             raise UsageError(f"{plan.out}: is not empty; give a new folder for this run")
         return RunDir.create(plan.out)
     except OSError as error:

@@ -71,7 +71,7 @@ def run_session(run: RunDir, folder: Path, launch: Launch, *, hang_timeout: floa
     stopped = outcome.stalled_s is not None or bool(outcome.signal)
     ranks = ends.rank_rows(folder, launch.ends, outcome, stopped)
     rows = _rows(folder, outcome, ranks)
-    session = Session(outcome, ranks, rows, _write(run.capture / "launch.jsonl", rows))
+    session = Session(outcome, ranks, rows, _write(run.capture / launch.records, rows))
     with suppress(OSError):
         _name_nccl_logs(run, outcome.beats)
         run.update_info(state=_state(session), exit_code=session.exit_code, signal=outcome.signal, stalled_s=outcome.stalled_s,
