@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -116,6 +118,17 @@ def test_a_damaged_entry_is_replaced(capture: Path, readings: list[Path]) -> Non
     entry.write_bytes(entry.read_bytes()[:5000])
     assert read(capture).store.count("gpu_op") == 276
     assert len(readings) == 2
+
+
+def test_no_secret_of_the_report_is_in_an_entry(capture: Path) -> None:
+    secret = "s3cr3t" * 2000
+    with closing(sqlite3.connect(capture)) as db:
+        db.execute("INSERT INTO StringIds VALUES (99999999, ?)", (f"HF_TOKEN={secret}",))
+        db.execute("INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', ?)", (f"HF_TOKEN={secret}",))
+        db.commit()
+    read(capture).store.close()
+    for file in (capture.parent / cache.FOLDER).iterdir():
+        assert b"s3cr3t" not in file.read_bytes()
 
 
 def test_no_cache_leaves_nothing(capture: Path) -> None:

@@ -72,6 +72,7 @@ class _Reading:
     def __init__(self, source: RawTables, store: Store, shift_ns: int) -> None:
         self.source, self.store, self.shift_ns = source, store, shift_ns
         self.present = {t for t in WANTED if source.filled(t)}
+        self.strings = self.rows("StringIds").combine_chunks()
         self.kernel_names = StringColumn(store, self._texts)
         self.api_names = StringColumn(store, self._texts, plain_api)
         self.range_names = StringColumn(store, self._texts, plain_operator)
@@ -96,17 +97,14 @@ class _Reading:
 
     def stage(self) -> None:
         self.run("CREATE SCHEMA IF NOT EXISTS stage")
-        self.run("CREATE OR REPLACE TABLE stage.string AS SELECT id, any_value(value) AS value FROM raw GROUP BY id", self.rows("StringIds"))
         self.run("CREATE OR REPLACE TABLE stage.stream AS SELECT * FROM raw", self.rows("TARGET_INFO_CUDA_STREAM"))
         self.run("CREATE OR REPLACE TABLE stage.context AS SELECT * FROM raw", self.rows("TARGET_INFO_CUDA_CONTEXT_INFO"))
         self.run("CREATE OR REPLACE TABLE stage.overhead AS SELECT * FROM raw WHERE \"end\" BETWEEN start AND start + 1000000000000", self.rows("PROFILER_OVERHEAD"))
 
     def _texts(self, ids: pa.Array) -> dict[int, str]:
-        cursor = self.store.connection.cursor()
-        cursor.register("ids", pa.table({"id": ids}))
-        found = cursor.execute("SELECT id, value FROM stage.string JOIN ids USING (id)").fetchall()
-        cursor.close()
-        return dict(found)
+        """Texts by string id. They are looked up here and not in the database: some hold the environment."""
+        where = pc.index_in(ids, value_set=self.strings["id"])
+        return dict(zip(ids.filter(pc.is_valid(where)).to_pylist(), self.strings["value"].take(where.drop_null()).to_pylist(), strict=True))
 
     def number_processes(self, first: int) -> range:
         """Choose the processes that count as ranks, and number them: as probes of the same run did, else by process id."""
