@@ -10,7 +10,7 @@
 
 constexpr int kCounters = 512;  // sign and raw fp32 exponent
 constexpr int kBins = 64;       // what leaves the kernel
-constexpr int kLowest = 79;     // raw exponent of bin 0: 2^-48 and everything below; bin 63 is 2^15 and above
+constexpr int kLowest = 87;     // raw exponent of bin 0: 2^-40 and everything below; bin 63 is 2^23 and above
 constexpr int kScalars = 6;     // norm2, sum, sketch, absmax, zeros, nonfinite
 constexpr float kSmallestNormal = 1.17549435e-38f;
 

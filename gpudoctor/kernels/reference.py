@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 BINS = 64
-LOWEST = 79
-"""Raw fp32 exponent of bin 0: 2^-48 and everything below; bin 63 is 2^15 and above."""
+LOWEST = 87
+"""Raw fp32 exponent of bin 0: 2^-40 and everything below; bin 63 is 2^23 and above."""
 SCALARS = ("norm2", "sum", "sketch", "absmax", "zeros", "nonfinite")
 _CHUNK = 1 << 22
 
@@ -23,7 +23,7 @@ def combine(inputs: Sequence[torch.Tensor], scale: float) -> torch.Tensor:
 
 
 def describe(tensor: torch.Tensor, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Statistics of `tensor` as stored: float64 [6] in the order of SCALARS, int64 [64] histogram of floor(log2|x|) + 48.
+    """Statistics of `tensor` as stored: float64 [6] in the order of SCALARS, int64 [64] histogram of floor(log2|x|) + 40.
 
     norm2, sum and sketch are NaN or infinite if an element is; absmax leaves NaN out. Zeros and non-finite elements
     are in no bin.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LOWEST_EXPONENT = -48
-"""floor(log2|x|) of bin 0, which also holds everything smaller; bin 63 holds 2^15 and above."""
+LOWEST_EXPONENT = -40
+"""floor(log2|x|) of bin 0, which also holds everything smaller; bin 63 holds 2^23 and above."""
 
 
 @dataclass(frozen=True, slots=True)

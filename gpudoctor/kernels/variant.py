@@ -75,10 +75,11 @@ def shipped() -> Iterator[Variant]:
     for element in ELEMENTS:
         yield Variant(Entry.plain, element)
         yield Variant(Entry.vectorised, element)
+        yield from (tuned(Variant(Entry.flat, element, level=level)) for level in Level)
+        yield from (tuned(Variant(Entry.flat, element, inputs)) for inputs in (1, 3, MAX_INPUTS))
         for entry in (Entry.flat, Entry.many):
-            yield from (tuned(Variant(entry, element, level=level)) for level in Level)
-            yield from (tuned(Variant(entry, element, inputs)) for inputs in (1, 3, MAX_INPUTS))
             yield tuned(Variant(entry, element, 1, write=False))
+        yield from (tuned(Variant(Entry.many, element, inputs)) for inputs in (1, 2))
 
 
 def tuned(variant: Variant) -> Variant:

@@ -10,8 +10,10 @@ import sys
 import torch
 
 from gpudoctor.kernels import launch, ops, reference
+from gpudoctor.kernels.measure import KernelMeasure
 from gpudoctor.kernels.peer import aggregate_across
 from gpudoctor.kernels.variant import Level
+from gpudoctor.probes.measure import Measure
 
 checks = 0
 
@@ -147,6 +149,10 @@ def check_operators() -> None:
     scalars, bins = aggregate_across(out, [x.detach(), y.detach()], 0.5, 4)
     expect(same_bits(out, expected_out([x.detach(), y.detach()], 0.5)), "aggregate_across")
     agree(scalars[0], bins[0], out, 4, "aggregate_across")
+    grads = [torch.randn(n, device="cuda") for n in (3, 70_001, 512)]
+    plain, fast = Measure(), KernelMeasure(Measure())
+    for method in ("norms", "details", "histograms"):
+        expect(torch.allclose(getattr(fast, method)(grads), getattr(plain, method)(grads), rtol=1e-4, atol=1e-3), f"measure: {method}")
     factor = torch.tensor([1 / 1024], device="cuda")
     grad = torch.randn(1000, device="cuda") * 1024
     want = grad * factor
