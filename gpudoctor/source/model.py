@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -12,7 +13,6 @@ from gpudoctor.source.calls import class_kind
 from gpudoctor.source.events import Event, Region
 from gpudoctor.source.execute import Interpreter
 from gpudoctor.source.project import Module
-from gpudoctor.source.scopes import walk
 from gpudoctor.source.state import Class, Frame, Function
 from gpudoctor.source.values import Value
 
@@ -67,11 +67,11 @@ def build_model(module: Module) -> Model:
     first = Region("root", module.tree, module, None)
     _run(machine, first, top, lambda: machine.execute(module.tree.body if module.tree else []))
     roots.append(first)
-    aliases = _aliases(module.tree)
+    triggers = _triggers(module)
     for cls in _classes(module):
-        roots += _class_roots(machine, top, cls, aliases)
+        roots += _class_roots(machine, top, cls, triggers)
     for node in _functions(module):
-        if id(node) not in machine.reached and machine.budget > 0 and _relevant(node, aliases):
+        if id(node) not in machine.reached and machine.budget > 0 and _relevant(module, node, triggers):
             root = Region("root", node, module, None)
             value = machine.store.get((top.id, node.name))
             fn = value.target if value is not None and value.op == "function" and value.node is node else Function(node, module)
@@ -94,11 +94,11 @@ def _run(machine: Interpreter, root: Region, top: Frame, start: Callable[[], obj
     machine.budget = saved - (given - machine.budget)
 
 
-def _class_roots(machine: Interpreter, top: Frame, node: ast.ClassDef, aliases: dict[str, str]) -> Iterator[Region]:
+def _class_roots(machine: Interpreter, top: Frame, node: ast.ClassDef, triggers: re.Pattern[str]) -> Iterator[Region]:
     methods = [m for m in node.body if isinstance(m, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    wanted = [m for m in methods if id(m) not in machine.reached and m.name != "__init__" and _relevant(m, aliases)]
+    wanted = [m for m in methods if id(m) not in machine.reached and m.name != "__init__" and _relevant(machine.module, m, triggers)]
     init = next((m for m in methods if m.name == "__init__"), None)
-    start = init is not None and id(init) not in machine.reached and _relevant(init, aliases)
+    start = init is not None and id(init) not in machine.reached and _relevant(machine.module, init, triggers)
     if (not wanted and not start) or machine.budget <= 0:
         return
     value = machine.store.get((top.id, node.name))
@@ -112,7 +112,8 @@ def _class_roots(machine: Interpreter, top: Frame, node: ast.ClassDef, aliases: 
     yield root
     if not made:
         return
-    for key, old in [(k, v) for k, v in machine.store.items() if k[0] == made[0].uid and k[1] in machine.mutable]:
+    mutable = machine.mutable
+    for key, old in [(k, v) for k, v in machine.store.items() if k[0] == made[0].uid and k[1] in mutable]:
         machine.store[key] = Value("or", (old, Value("unknown", name=key[1])))
     for method in wanted:
         if id(method) in machine.reached and method.name not in _STEP_METHODS:
@@ -145,18 +146,15 @@ def _classes(module: Module) -> list[ast.ClassDef]:
     return [s for found in module.bindings.values() for s in found if isinstance(s, ast.ClassDef)]
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
-    return {a.asname: a.name.rpartition(".")[2] for n in walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names if a.asname}
+def _triggers(module: Module) -> re.Pattern[str]:
+    """Names that make a function worth following, those imported under another name included."""
+    renamed = (new for old, new in re.findall(r"(\w+)\s+as\s+(\w+)", module.text) if old in _TRIGGERS)
+    return re.compile(rf"\b(?:{'|'.join(sorted({*_TRIGGERS, *renamed}))})\b")
 
 
-def _relevant(node: ast.AST, aliases: dict[str, str]) -> bool:
-    for n in walk(node):
-        name = n.id if isinstance(n, ast.Name) else n.attr if isinstance(n, ast.Attribute) else n.arg if isinstance(n, ast.keyword) else None
-        if name is not None and (name in _TRIGGERS or aliases.get(name) in _TRIGGERS):
-            return True
-        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name in _TRIGGERS:
-            return True
-    return False
+def _relevant(module: Module, node: ast.stmt, triggers: re.Pattern[str]) -> bool:
+    lines = module.__dict__.get("_lines") or module.__dict__.setdefault("_lines", module.text.split("\n"))
+    return triggers.search("\n".join(lines[node.lineno - 1: node.end_lineno])) is not None
 
 
 def unique(events: Iterable[Event]) -> list[Event]:

@@ -21,7 +21,12 @@ from gpudoctor.source.scopes import top_level_bindings, walk
 if TYPE_CHECKING:
     from gpudoctor.source.model import Model
 
-_RELEVANT = re.compile(r"torch|accelerate|lightning|cuda|nccl|NCCL|deepspeed|fabric|backward")
+_WEAK = re.compile(r"torch|accelerate|lightning|cuda|nccl|NCCL|deepspeed|fabric|backward")
+_STRONG = re.compile(
+    r"backward|no_sync|unscale_|DataLoader|DistributedDataParallel|DataParallel|GradScaler|Stream\b|Event\b|non_blocking|pin_memory|empty_cache|synchronize|torch\.load|"
+    r"import load\b|init_process_group|barrier|all_reduce|all_gather|broadcast|wait_for_everyone|accelerat|DistributedSampler|memory_(reserved|allocated|cached)|autocast|"
+    r"training_step|compute_loss|NCCL_|GLOO_|__global__|abric|convert_sync_batchnorm|new_group|import \*")
+_FEW = 8
 
 
 @dataclass(eq=False)
@@ -48,8 +53,9 @@ class Module:
 
     @cached_property
     def relevant(self) -> bool:
-        """False if nothing in the text has to do with training on GPUs."""
-        return _RELEVANT.search(self.text) is not None
+        """False if nothing in the text has to do with training on GPUs; a thin script of a small project may leave that to its imports."""
+        few = len(self.project.modules) < _FEW
+        return (_WEAK if few else _STRONG).search(self.text) is not None
 
     @cached_property
     def bindings(self) -> dict[str, list[ast.stmt]]:

@@ -107,8 +107,8 @@ class State:
         self.store: dict[Key, Value] = {}
         self.journal: list[tuple[Key, Value | None]] = []
         self.heap: dict[str, set[Key]] = {}
-        self.mutable: set[str] = set()
-        self.stores: list[Stores] = []
+        self._pending: list[Module] = []
+        self._stores: list[Stores] = []
         self._stored_by: dict[tuple[int, int], set[str]] = {}
         self.carried: list[list[Key]] = []
         self.touched: set[int] = set()
@@ -123,11 +123,24 @@ class State:
         """Note that code of `module` takes part: its attributes may change in loops."""
         if id(module) not in self.touched and module.tree is not None:
             self.touched.add(id(module))
+            self._pending.append(module)
+
+    @property
+    def stores(self) -> list[Stores]:
+        """What the modules that take part store, gathered when first asked for."""
+        while self._pending:
+            module = self._pending.pop()
             known: Stores | None = module.__dict__.get("_stores")
-            if known is None:
+            if known is None and module.tree is not None:
                 known = module.__dict__["_stores"] = Stores(module.tree)
-            self.stores.append(known)
-            self.mutable |= known.attributes
+            if known is not None:
+                self._stores.append(known)
+        return self._stores
+
+    @property
+    def mutable(self) -> set[str]:
+        """Attributes stored outside `__init__`."""
+        return set().union(*(s.attributes for s in self.stores))
 
     def stored_by(self, names: set[str]) -> set[str]:
         """Attributes that functions of these names store, and functions that those call."""
