@@ -37,8 +37,8 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
                     continue
                 done.add(made.index)
                 loop = made.loops()[0]
-                back = any(loop.holds(w) and (w.fn == "torch.cuda.synchronize" or w.fn == "stream.wait_stream" and w.recv is not None and not apart(w.recv, producer) and orders(
-                    w, consumer, producer)) for w in model.calls("torch.cuda.synchronize", "stream.wait_stream"))
+                back = any(loop.holds(w) and (w.fn == "torch.cuda.synchronize" or (w.fn == "stream.wait_stream" and w.recv is not None and not apart(w.recv, producer) and orders(
+                    w, consumer, producer))) for w in model.calls("torch.cuda.synchronize", "stream.wait_stream"))
                 kept = any(e.fn in ("list.append", "setitem") and loop.holds(e) for e in model.calls("list.append", "setitem"))
                 if not back and not kept and ordered(model, made, event, producer, consumer, carried) and not _host_wait(model, loop):
                     yield at(event, group=str(made.line), tensor=_name(given), made_line=made.line, message=_MESSAGE, fix=_FIX)

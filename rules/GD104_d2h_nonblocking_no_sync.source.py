@@ -10,7 +10,7 @@ from gpudoctor.source import Module
 from gpudoctor.source.events import Event, text_of
 from gpudoctor.source.evidence import at
 from gpudoctor.source.tensors import device_named, device_of, on_gpu
-from gpudoctor.source.values import Value, alternatives, const_of, is_kind
+from gpudoctor.source.values import Value, alternatives, const_of
 
 _MESSAGE = "`{read}` reads `{tensor}` on the host; the non_blocking copy of line {copy_line} may not be done"
 _FIX = "Before {place}, wait for the copy: record an event after line {copy_line} and call `event.synchronize()`, or `torch.cuda.current_stream().synchronize()`."
@@ -31,7 +31,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
         for event in model.events:
             if not copy.index < event.index < root.last:
                 continue
-            if event.fn in _SYNCS or event.fn in ("tensor.item", "tensor.tolist", "tensor.cpu") and event.recv is not None and on_gpu(event.recv):
+            if event.fn in _SYNCS or (event.fn in ("tensor.item", "tensor.tolist", "tensor.cpu") and event.recv is not None and on_gpu(event.recv)):
                 break
             if _reads(event, target):
                 yield at(event, read=text_of(event.node), tensor=text_of(getattr(getattr(copy.node, "func", None), "value", None)) if copy.fn.endswith("copy_") else "the copy", copy_line=copy.line, message=_MESSAGE, fix=_FIX)
@@ -63,7 +63,6 @@ def _view(value: Value, target: Value, depth: int = 0) -> bool:
     for a in alternatives(value):
         if a.uid in ours:
             return True
-        if depth < 5 and a.args and (a.op in ("item", "bin", "neg", "cmp") or a.op == "call" and str(a.name).startswith(("tensor.", "array.")) and not on_gpu(a)):
-            if _view(a.args[0], target, depth + 1):
-                return True
+        if depth < 5 and a.args and (a.op in ("item", "bin", "neg", "cmp") or (a.op == "call" and str(a.name).startswith(("tensor.", "array.")) and not on_gpu(a))) and _view(a.args[0], target, depth + 1):
+            return True
     return False

@@ -52,4 +52,4 @@ def _buffer(copy: Event) -> Value | None:
 
 def _into(value: Value, ours: list[Value]) -> bool:
     ids = {a.uid for a in ours}
-    return any(a.uid in ids or a.op in ("item", "call") and a.args and any(b.uid in ids for b in alternatives(a.args[0])) for a in alternatives(value))
+    return any(a.uid in ids or (a.op in ("item", "call") and a.args and any(b.uid in ids for b in alternatives(a.args[0]))) for a in alternatives(value))

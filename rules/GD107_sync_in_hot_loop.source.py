@@ -27,10 +27,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
     if not model.calls("tensor.backward", "accelerator.backward", "fabric.backward", "?.backward") and not any(
             r.value is not None and r.value.kind == "framework" for root in model.roots for r in root.regions()):
         return
-    found = []
-    for event in model.calls(*_WAITS):
-        if hot(model, event) is not None and not _timed(event):
-            found.append(event)
+    found = [event for event in model.calls(*_WAITS) if hot(model, event) is not None and not _timed(event)]
     for event in model.calls(*_READS):
         value = event.recv if event.recv is not None else event.args[0] if event.args else None
         if event.fn == "builtins.print":

@@ -23,7 +23,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
     model = module.model
     done: set[int] = set()
     for event in unique(model.calls("batch.to", "batch.cuda", "tensor.to", "tensor.cuda")):
-        if event.recv is None or event.result is None or device_of(event.result) != "cuda" and "cuda" not in module.text or hot(model, event) is None:
+        if event.recv is None or event.result is None or (device_of(event.result) != "cuda" and "cuda" not in module.text) or hot(model, event) is None:
             continue
         if device_of(event.result) not in ("cuda", "maybe"):
             continue

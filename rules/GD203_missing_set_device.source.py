@@ -47,4 +47,4 @@ def _bare(event: Event) -> bool:
 
 def _plain_cuda(device: Value) -> bool:
     found = alternatives(device)
-    return any(a.is_const and a.name == "cuda" or a.op == "call" and a.name == "torch.device" and len(a.args) == 1 and not a.kwargs and _plain_cuda(a.args[0]) for a in found)
+    return any((a.is_const and a.name == "cuda") or (a.op == "call" and a.name == "torch.device" and len(a.args) == 1 and not a.kwargs and _plain_cuda(a.args[0])) for a in found)

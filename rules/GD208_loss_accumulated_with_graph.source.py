@@ -37,7 +37,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
 def _kept(event: Event, loop: Any) -> Value | None:
     if event.fn == "list.append":
         made = [a for a in alternatives(event.recv) if a.op in ("list", "comp")] if event.recv is not None else []
-        outside = made and all(getattr(a.node, "lineno", 0) < loop.node.lineno or a.node is not None and not _inside(a.node, loop.node) for a in made)
+        outside = made and all(getattr(a.node, "lineno", 0) < loop.node.lineno or (a.node is not None and not _inside(a.node, loop.node)) for a in made)
         return event.args[0] if outside and event.args else None
     if event.fn == "augassign":
         return event.args[0] if event.recv is not None and _carried(event.recv, loop) else None
@@ -59,7 +59,7 @@ def _inside(node: Any, loop: Any) -> bool:
 
 def _has_graph(value: Value) -> bool:
     def stop(v: Value) -> bool:
-        return v.op == "call" and (str(v.name).rpartition(".")[2] in _CUTS or in_eval_value(v)) or v.op == "attr" and v.name == "data"
+        return (v.op == "call" and (str(v.name).rpartition(".")[2] in _CUTS or in_eval_value(v))) or (v.op == "attr" and v.name == "data")
 
     for v in ancestors(value, 200, stop):
         if v.op == "call" and str(v.name).endswith("__call__") and v.kind == "tensor" and not stop(v):

@@ -23,13 +23,8 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
             loss = loss_of(backward)
             if backward.index < flag.index or loss is None:
                 continue
-            forward = next((v.event for v in ancestors(loss, 800) if v.op == "call" and v.name == "ddp.__call__" and v.event is not None
-                            and same(v.args[0], flag.recv)), None)
-            if forward is not None and forward.index < flag.index and not _set_before(flags, forward.index, flag):
-                yield at(flag, forward_line=forward.line, backward_line=backward.line)
+            forwards = [v.event for v in ancestors(loss, 800) if v.op == "call" and v.name == "ddp.__call__" and v.event is not None and same(v.args[0], flag.recv)]
+            last = max(forwards, key=lambda e: e.index, default=None)
+            if last is not None and last.index < flag.index:
+                yield at(flag, forward_line=last.line, backward_line=backward.line)
                 break
-
-
-def _set_before(flags: list[Any], index: int, flag: Any) -> bool:
-    """True if the same iteration set the flag before the forward too; then this store belongs to what follows."""
-    return any(f is not flag and f.index < index and f.loops()[:1] == flag.loops()[:1] and f.loops() for f in flags)

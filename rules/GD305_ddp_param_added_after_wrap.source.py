@@ -24,7 +24,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
         if inner is None or not _sure(inner):
             continue
         root = model.root_of(wrap)
-        for event in model.calls("setattr", "module.add_module", "module.register_parameter", "module.register_module", "module.requires_grad_", "param.requires_grad_", "tensor.requires_grad_"):
+        for event in model.calls("setattr", "setitem", "module.add_module", "module.register_parameter", "module.register_module", "module.requires_grad_", "param.requires_grad_", "tensor.requires_grad_"):
             if not wrap.index < event.index < root.last or (event.region is wrap.region and event.node is wrap.node) or _rewrapped(model, event, wrap):
                 continue
             what = _adds(event)
@@ -39,7 +39,7 @@ def _sure(value: Value) -> bool:
 
 
 def _adds(event: Event) -> str:
-    if event.fn == "setattr":
+    if event.fn in ("setattr", "setitem"):
         value, name = event.args[1], const_of(event.args[0])
         fresh = any((a.op == "new" or a.op == "call") and a.kind in ("module", "param") and a.event is not None for a in alternatives(value))
         return f"`{name}` is set" if fresh and not is_kind(value, "ddp") else ""

@@ -9,9 +9,8 @@ from gpudoctor.model import Evidence
 from gpudoctor.source import Module
 from gpudoctor.source.accumulation import windows
 from gpudoctor.source.evidence import at_node
-from gpudoctor.source.training import training
 from gpudoctor.source.scaling import divided, known_loss
-from gpudoctor.source.training import loss_of
+from gpudoctor.source.training import loss_of, training
 
 
 def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:

@@ -18,7 +18,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
     optimizers = [e for e in model.events if e.result is not None and e.result.kind == "optimizer" and e.result.event is e]
     if not optimizers:
         return
-    for event in model.calls("setattr"):
+    for event in model.calls("setattr", "setitem"):
         fresh = [a for a in alternatives(event.args[1]) if a.kind in ("module", "param") and a.op in ("call", "new") and a.event is not None]
         if not fresh or event.recv is None or any(r.kind == "call" and r.value is not None and r.value.target is not None and r.value.target.name == "__init__" for r in event.region.around()):
             continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
-import math
-
 from gpudoctor.source.evidence import at
 from gpudoctor.source.model import unique
 from gpudoctor.source.values import const_of

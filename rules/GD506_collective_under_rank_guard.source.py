@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
-import ast
-
 from gpudoctor.source.events import Event, Region, text_of
 from gpudoctor.source.evidence import at
 from gpudoctor.source.library import COLLECTIVES
@@ -56,7 +55,7 @@ def _decisive(cond: Value, truth: bool) -> bool:
     for v in ancestors(cond, 40):
         if v.op == "cmp" and len(v.args) == 2:
             number = const_of(v.args[1])
-            if isinstance(number, int) and (number < 0 or v.name in (">=",) and number == 0 or v.name == ">" and number == -1):
+            if isinstance(number, int) and (number < 0 or (v.name in (">=",) and number == 0) or (v.name == ">" and number == -1)):
                 return False
             if v.args[1].op in ("list", "tuple") and any(isinstance(n := const_of(a), int) and n < 0 for a in v.args[1].args):
                 return _with_negative(v, truth)

@@ -29,7 +29,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
         for event in model.calls("collective.barrier"):
             if event.index < start.index or model.root_of(event) is not root:
                 continue
-            if event.kwargs.get("device_ids") is not None or event.kwargs.get("group") is not None and const_of(event.kwargs["group"], 0) is not None:
+            if event.kwargs.get("device_ids") is not None or (event.kwargs.get("group") is not None and const_of(event.kwargs["group"], 0) is not None):
                 continue
             if not any(e.index < event.index for e in model.calls(*_CHOOSE)) and "CUDA_VISIBLE_DEVICES" not in module.text:
                 yield at(event, call=text_of(event.node), message=_MESSAGE, fix=_FIX)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpudoctor.model import Evidence
+from gpudoctor.model import Confidence, Evidence
 from gpudoctor.source import Module
-import os
-import socket
-
-from gpudoctor.model import Confidence
 from gpudoctor.source.evidence import at
 from gpudoctor.source.model import unique
 from gpudoctor.source.variables import variables_set

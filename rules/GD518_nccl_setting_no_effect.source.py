@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpudoctor.model import Evidence
+from gpudoctor.model import Evidence, Severity
 from gpudoctor.source import Module
-from gpudoctor.model import Severity
 from gpudoctor.source.evidence import at
 from gpudoctor.source.model import Model
-from gpudoctor.source.variables import variables_set
 from gpudoctor.source.values import depends_on
+from gpudoctor.source.variables import variables_set
 
 _MESSAGE = "`{name}` has no effect here: {why}"
 _FIX = "Delete the setting at {place}, or set it before `init_process_group`."

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpudoctor.model import Evidence
 from gpudoctor.source import Module
-import ast
-
 from gpudoctor.source.data import loops_over
 from gpudoctor.source.events import text_of
 from gpudoctor.source.evidence import at
