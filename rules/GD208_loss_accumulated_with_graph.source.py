@@ -9,7 +9,7 @@ from gpudoctor.model import Evidence
 from gpudoctor.source import Module
 from gpudoctor.source.events import Event, text_of
 from gpudoctor.source.evidence import at
-from gpudoctor.source.training import BACKWARDS, hot, in_eval, loss_of, training
+from gpudoctor.source.training import hot, in_eval, loss_of, training
 from gpudoctor.source.values import Value, alternatives, ancestors, is_kind
 
 _CUTS = ("detach", "item", "tolist", "numpy", "detach_", "argmax", "argsort", "max", "topk", "bool", "long", "int", "eq", "ne", "ge", "gt")
@@ -74,6 +74,3 @@ def in_eval_value(v: Value) -> bool:
 def _same_loss(kept: Value, loss: Value) -> bool:
     ours = {a.uid for a in alternatives(kept)}
     return any(v.uid in ours for v in ancestors(loss, 60)) or any(v.uid in {a.uid for a in alternatives(loss)} for v in ancestors(kept, 12))
-
-
-__all__ = ["BACKWARDS", "check"]

@@ -130,13 +130,12 @@ class Calls(Expressions):
             bound = (self_value, *args) if self_value is not None and "staticmethod" not in fn.decorators() else args
             return Value("generator", bound, name=fn.name, kwargs=kwargs, node=node, target=fn,
                          kind="context" if fn.decorators() & {"contextmanager", "asynccontextmanager"} else "")
-        depth, frame = 0, self._frame_stack
-        if self.budget <= 0 or len(frame) > MAX_DEPTH or any(f.function is not None and f.function.node is fn.node for f in frame):
+        stack = self._frame_stack
+        if self.budget <= 0 or len(stack) > MAX_DEPTH or any(f.function is not None and f.function.node is fn.node for f in stack):
             value = Value("call", args, name=f"project.{fn.name}", kwargs=kwargs, node=node)
             value.region = self.region
             self.emit(f"project.{fn.name}", node, self_value, args, kwargs, value)
             return value
-        del depth
         return self.run_function(fn, args, kwargs, node, self_value, None)
 
     @property
@@ -502,15 +501,6 @@ def _launch(self: Calls, args: tuple[Value, ...], kwargs: dict[str, Value], node
     return Value("unknown", node=node)
 
 
-def _apply_now(self: Calls, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value | None:
-    target = kwargs.get("target")
-    if target is not None and target.op in ("function", "bound"):
-        given = kwargs.get("args", NONE)
-        self.reached.discard(id(target.node))
-        del given
-    return None
-
-
 def _int(self: Calls, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value | None:
     if not args:
         return None
@@ -554,6 +544,6 @@ def _hasattr(self: Calls, args: tuple[Value, ...], kwargs: dict[str, Value], nod
 _SPECIAL: dict[str, Special] = {
     "len": _len, "getattr": _getattr, "super": _super, "functools.partial": _partial, "os.environ.get": _getenv, "os.getenv": _getenv,
     "torch.multiprocessing.spawn": _spawn, "accelerate.notebook_launcher": _launch, "accelerate.launchers.notebook_launcher": _launch, "fire.Fire": _launch,
-    "int": _int, "isinstance": _isinstance, "hasattr": _hasattr, "next": _next, "iter": _iter, "bool": _int, "multiprocessing.Process": _apply_now,
+    "int": _int, "isinstance": _isinstance, "hasattr": _hasattr, "next": _next, "iter": _iter, "bool": _int,
 }
 __all__ = ["Calls", "canonical", "class_kind"]

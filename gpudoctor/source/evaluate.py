@@ -327,8 +327,6 @@ class Expressions(State):
         tensor = of_kind(left, *TENSORS, "batch") or of_kind(right, *TENSORS, "batch")
         if (tensor is not None and const_of(left) is None) or is_kind(right, *TENSORS):
             kind = "tensor" if tensor is not None else ""
-        elif is_kind(left, "world") or is_kind(right, "world"):
-            kind = ""
         value = Value("bin", (left, right), name=symbol, kind=kind, node=node)
         value.region = self.region
         if kind:

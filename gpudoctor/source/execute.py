@@ -120,7 +120,7 @@ class Interpreter(Calls):
         for case in node.cases:
             cond = Value("expr", (subject,), name="match", node=case.pattern)
             end = self.branch(node, cond, (lambda case=case: self.execute(case.body), lambda: ""))  # type: ignore[misc]
-        return "" if end else end
+        return end if end == "raise" else ""
 
     def loop(self, node: ast.AST, body: Sequence[ast.AST], run: Callable[[Region], str]) -> Region:
         """Run a loop's body once, with carried values as phis."""
@@ -190,16 +190,12 @@ class Interpreter(Calls):
 
         def run(region: Region) -> str:
             region.value = source
-            self._advance(source, node)
             region.item, region.index_value = self.element(source, node)
             self.assign(node.target, region.item, node)
             return self.execute(node.body)
 
         self.loop(node, [node.target, *node.body], run)
         return self.execute(node.orelse)
-
-    def _advance(self, source: Value, node: ast.AST) -> None:
-        """An iterator class of the project computes its next item at the top of each iteration."""
 
     def _producer(self, source: Value) -> tuple[Value | None, Callable[[Value], Value]]:
         """The project's generator behind an iterable, through enumerate, tqdm and `__iter__`."""
