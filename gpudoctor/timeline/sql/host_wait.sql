@@ -4,12 +4,13 @@
 CREATE OR REPLACE TABLE host_wait AS
 WITH copies AS (
     SELECT rank, corr, any_value(copy_kind) AS copy_kind, bool_or(dst_mem = 'pageable') AS to_pageable, sum(bytes)::BIGINT AS bytes, any_value(device) AS device, any_value(stream) AS stream
-    FROM op WHERE kind = 'memcpy' AND corr IS NOT NULL GROUP BY rank, corr
+    FROM op WHERE kind = 'memcpy' AND copy_kind = 'd2h' AND corr IS NOT NULL GROUP BY rank, corr
 ), calls AS (
     SELECT h.*, c.copy_kind, c.to_pageable, c.bytes, c.device, c.stream,
         lead(h.kind) OVER w AS next_kind, lead(h.start) OVER w AS next_start,
         h.start - lag(h."end") OVER w AS pause, lag(h.kind) OVER w AS last_kind
-    FROM host_call h LEFT JOIN copies c ON c.rank = h.rank AND c.corr = h.corr AND h.kind IN ('memcpy', 'memcpy_async')
+    FROM host_call h LEFT JOIN copies c ON c.rank = h.rank AND c.corr = h.corr AND h.kind = 'memcpy_async'
+    WHERE h.kind IN ('stream_sync', 'device_sync', 'event_sync', 'query', 'event_record', 'stream_wait') OR c.corr IS NOT NULL
     WINDOW w AS (PARTITION BY h.rank, h.tid ORDER BY h.start, h."end", h.corr, h.kind)
 ), runs AS (
     SELECT rank, tid, min(name_id) AS name_id, min(start) AS start, max("end") AS "end", min(corr) AS corr, min(step) AS step, bool_or(warmup) AS warmup, count(*) AS count
