@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Everything that one card can show, in one go; logs and recorded runs go to $OUT. Needs torch, msgspec, rich, click, nvidia-ml-py and cuda-core.
+# Everything that one card can show, in one go, or the parts that are named; logs and recorded runs go to $OUT. Needs torch, msgspec, rich, click, nvidia-ml-py and cuda-core.
 set -u
 out=${OUT:-gpu-out}
 mkdir -p "$out"
 export PYTHONUNBUFFERED=1 OMP_NUM_THREADS=4
+wanted=" $* "
 part() { # name, seconds, command…
   local name=$1 limit=$2
   shift 2
+  [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 0
   local began=$SECONDS
   timeout "$limit" "$@" >"$out/$name.txt" 2>&1
   echo "== $name: exit $? after $((SECONDS - began)) s"
