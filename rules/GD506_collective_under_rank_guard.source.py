@@ -54,6 +54,8 @@ def _decisive(cond: Value, truth: bool) -> bool:
     """True if ranks part ways here; `rank < 0` and friends tell whether the run is distributed at all."""
     for v in ancestors(cond, 40):
         if v.op == "cmp" and len(v.args) == 2:
+            if v.name in ("<", "<=", ">", ">=") and not v.args[1].is_const:
+                return False
             number = const_of(v.args[1])
             if isinstance(number, int) and (number < 0 or (v.name in (">=",) and number == 0) or (v.name == ">" and number == -1)):
                 return False
