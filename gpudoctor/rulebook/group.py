@@ -13,6 +13,7 @@ from gpudoctor.rulebook.rule import Rule
 from gpudoctor.units import render
 
 KEPT_EVIDENCE = 20
+NEIGHBOURS = 5  # lines
 
 _Key = tuple[str, str, int, str]
 
@@ -29,6 +30,7 @@ def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps_by_rank: Mapping
         rules[rule.id] = rule
         groups[_key(rule, evidence)].append(evidence)
     _join_source(groups)
+    _join_neighbours(groups)
     found = [_finding(rules[key[0]], key[3], items, steps_by_rank or {}) for key, items in groups.items()]
     return sorted(_causes_only(found, rules), key=rank_key)
 
@@ -59,6 +61,15 @@ def _join_source(groups: dict[_Key, list[Evidence]]) -> None:
             placed = [k for k in groups if k[0] == key[0] and k[1]]
         if len(placed) == 1:
             groups[placed[0]].extend(replace(e, location=None) for e in groups.pop(key))
+
+
+def _join_neighbours(groups: dict[_Key, list[Evidence]]) -> None:
+    """A rank names the line where the fault struck, the source the line to change: join them where they lie close together."""
+    told = [k for k, items in groups.items() if k[1] and all(e.rank is None for e in items)]
+    for key in [k for k, items in groups.items() if k[1] and k not in told]:
+        near = [k for k in told if k[:2] == key[:2] and 0 < abs(k[2] - key[2]) <= NEIGHBOURS]
+        if len(near) == 1 and key in groups:
+            groups[near[0]].extend(replace(e, location=None) for e in groups.pop(key))
 
 
 def _from_log(items: list[Evidence]) -> bool:

@@ -94,3 +94,11 @@ def test_exit_codes() -> None:
     assert report.exit_code(Severity.error) == 1
     report.findings[0].confidence = Confidence.possible
     assert report.exit_code(Severity.note) == 0
+
+
+def test_the_line_where_a_fault_struck_joins_the_line_to_change_when_they_are_close(rule: Rule) -> None:
+    near = [Evidence(location=Location("train.py", 31)), Evidence(rank=0, location=Location("train.py", 34)), Evidence(rank=1, location=Location("train.py", 34))]
+    (found,) = findings_from([(rule, e) for e in near])
+    assert (found.location, found.ranks) == (Location("train.py", 31), [0, 1])
+    far = [Evidence(location=Location("train.py", 31)), Evidence(rank=0, location=Location("train.py", 60))]
+    assert len(findings_from([(rule, e) for e in far])) == 2
