@@ -26,11 +26,13 @@ def cold(path: Path) -> Cost:
 
 
 def rounds(count: int, **contestants: Callable[[], Cost]) -> dict[str, Cost]:
-    """Run all contestants in turn, `count` times; print and return the median of each."""
+    """Run all contestants in turn, `count` times; print each and the medians, and return those."""
     costs: dict[str, list[Cost]] = {name: [] for name in contestants}
     for _ in range(count):
         for name, run in contestants.items():
-            costs[name].append(run())
+            cost = run()
+            print(f"{name:10} {cost}", flush=True)
+            costs[name].append(cost)
     out = {}
     for name, seen in costs.items():
         out[name] = Cost(median(c.wall for c in seen), median(c.cpu for c in seen), max(c.memory for c in seen), max(c.code for c in seen))
