@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from gpudoctor.tables.derived import DERIVED
 from gpudoctor.timeline.gpu_time import measure_steps
 from gpudoctor.timeline.order_table import order_streams
 from gpudoctor.timeline.steps import find_steps
 from gpudoctor.timeline.store import Store
 
+_SOURCES = ("gpu_op", "api", "nvtx", "cpu_op", "sync", "event_record", "pystack", "gpu_mem")
+_TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}
+_EMPTY = ";".join(f'CREATE OR REPLACE TABLE {t.name} ({", ".join(f""""{c.name}" {_TYPES[c.type]}""" for c in t.columns)})' for t in DERIVED.values())
+
 
 def derive(store: Store) -> None:
     """Fill every derived table from what the store holds; call it once, after the last `add`."""
+    if not any(store.count(table) for table in _SOURCES):
+        store.connection.execute(_EMPTY)
+        return
     _run(store, "kind_of_name", "launch_call")
     find_steps(store)
     _run(store, "step_span")
