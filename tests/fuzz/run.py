@@ -22,7 +22,6 @@ from mutate import mutant
 from gpudoctor.cli import main
 from gpudoctor.rulebook import load
 
-
 load.load_rule = cache(load.load_rule)
 
 
