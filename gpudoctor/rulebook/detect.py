@@ -73,7 +73,13 @@ def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[s
     else:
         found = _rows(rule, detector, store, params)
     answered = True
-    for item in found:
+    gathered: list[Evidence] = []
+    try:
+        gathered.extend(found)
+    except RuleError as error:
+        answered = False
+        seen.abstained.append(Abstention(rule.id, rule.slug, str(error), "a report of this error to the rule's authors"))
+    for item in gathered:
         if "abstain" in item.values:
             answered = False
             seen.abstained.append(Abstention(rule.id, rule.slug, str(item.values["abstain"]), detector.would_help or ", ".join(detector.needs)))

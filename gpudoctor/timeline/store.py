@@ -118,6 +118,8 @@ class Store:
             raise RuleError(f"a rule's SQL may only read: {_first_line(error)}") from None
         except duckdb.OutOfMemoryException as error:
             raise InputError(f"not enough memory: {_first_line(error)}; raise --memory-limit") from None
+        except duckdb.Error as error:
+            raise RuleError(f"a rule's SQL failed: {_first_line(error)}") from None
         finally:
             self.connection.rollback()
 

@@ -74,6 +74,12 @@ def test_a_case_that_does_not_hold_fails(tmp_path: Path) -> None:
     assert run_case(load_rule(path), load_rule(path).cases[0]) == "stayed quiet"
 
 
+def test_a_rule_that_fails_abstains_and_spares_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.with_suffix(".sql").write_text("SELECT rank FROM gpu_op WHERE CAST('x' AS INT) = rank", "utf-8")
+    assert "a rule's SQL failed" in run_case(load_rule(path), load_rule(path).cases[0])
+
+
 def test_an_answer_that_hangs_on_the_order_of_rows_fails(tmp_path: Path) -> None:
     path = written(tmp_path)
     text = path.read_text("utf-8").replace("0    0      7      memcpy h2d       8388608 0     1000\n", "0    0      7      memcpy h2d       8388608 0     1000\n1    0      7      memcpy h2d       8388608 0     1000\n")
