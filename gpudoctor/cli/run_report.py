@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from gpudoctor.config import Config
 from gpudoctor.errors import InputError, MissingExtraError
 from gpudoctor.launch.session import Session
 from gpudoctor.model import Report, Subject
+from gpudoctor.report import html
 from gpudoctor.report.as_json import render
 from gpudoctor.report.build import build_report
 from gpudoctor.rulebook.load import RuleBook
@@ -27,17 +29,26 @@ def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: Ru
     for problem in read.problems:
         click.echo(f"gpudoctor: {problem}", err=True)
     kinds: tuple[Kind, ...] = (*read.kinds, "machine") if "gpu" in read.store.captured else read.kinds
-    report = build_report(Subject("run", [str(run.root)]), book, config, store=read.store, kinds=kinds, project=load_project(sources) if sources else None)
+    report = build_report(Subject("run", [str(run.root)]), book, config, store=read.store, kinds=kinds, project=load_project(sources) if sources else None, charts=True)
     if read.notes:
         report.summary["notes"] = read.notes
     with suppress(OSError):
         read.store.write_parquet(run.tables)
         with open(run.findings, "w", encoding="utf-8") as file:
             render(report, file)
+        _write_page(run, report)
     if tensorboard:
         _write_tensorboard(run, read.store)
     read.store.close()
     return report
+
+
+def _write_page(run: RunDir, report: Report) -> None:
+    """The HTML page, where its extra is installed."""
+    text = StringIO()
+    with suppress(MissingExtraError):
+        html.render(report, text)
+        run.html.write_text(text.getvalue(), "utf-8")
 
 
 def _write_tensorboard(run: RunDir, store: Store) -> None:
