@@ -19,7 +19,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 part kernels_check 90 python3 tests/gpu/kernels_check.py
 part kernels_bench 60 python3 tests/gpu/kernels_bench.py
 part sanitize_check 60 python3 tests/gpu/sanitize_check.py
-part sanitize_bench 80 python3 tests/gpu/sanitize_bench.py
+part sanitize_bench 80 python3 tests/gpu/sanitize_bench.py --rounds 4 --steps 6
 part probes_overhead 100 python3 tests/gpu/probes_overhead.py
 part env_check 90 python3 tests/gpu/env_check.py
 part harness 130 python3 -m gpudoctor harness all --ranks 2
