@@ -37,7 +37,14 @@ def project(tmp_path: Path) -> Path:
     identity = "git config user.name demo && git config user.email demo@example.invalid"
     made = sh(f"git init -q -b main . && {identity} && gpudoctor init --script train.py && git add -A && git commit -qm start && git remote add origin . && git fetch -q origin && git switch -qc change", tmp_path)
     assert made.returncode == 0, made.stderr
+    repeats(tmp_path, 3)
     return tmp_path
+
+
+def repeats(root: Path, times: int) -> None:
+    """Set how many interleaved pairs the gate runs, as a project would."""
+    config = root / "pyproject.toml"
+    config.write_text(re.sub(r"(?m)^(repeats = \d+\n)?slowdown", f"repeats = {times}\nslowdown", config.read_text("utf-8")), "utf-8")
 
 
 def merge_request(root: Path, old: str, new: str) -> list[subprocess.CompletedProcess[str]]:
@@ -82,6 +89,7 @@ def test_a_doubled_all_reduce_of_the_bucket_is_stopped_at_its_line(project: Path
 
 
 def test_a_doubled_copy_of_the_bucket_is_stopped_with_its_cost_and_the_changed_line(project: Path) -> None:
+    repeats(project, 5)
     done = merge_request(project, *COPY)
     assert done[1].returncode == 1, told(done)
     assert f"file=train.py,line={line_of(project, '.double()')}" in done[1].stdout, told(done)
@@ -90,5 +98,6 @@ def test_a_doubled_copy_of_the_bucket_is_stopped_with_its_cost_and_the_changed_l
 
 @pytest.mark.parametrize("n", range(CLEAN_TIMES))
 def test_a_clean_change_passes(project: Path, n: int) -> None:
+    repeats(project, 5)
     done = merge_request(project, *CLEAN)
     assert [d.returncode for d in done] == [0, 0], told(done)
