@@ -68,13 +68,16 @@ def more_communication(base: Measures, head: Measures, budget: Budget, changes: 
         return None
     grown = {site: mib - base.comm_sites.get(site, 0.0) for site, mib in head.comm_sites.items()}
     site = max(grown, key=lambda s: grown[s], default=None)
-    at = f" The growth is at {site}." if site and grown[site] > 0 else ""
+    place = _site_place(head, site) if site and grown[site] > 0 else None
+    at = f" The growth is at {place.path}:{place.line}." if place else ""
     message = f"Each rank sends {head.comm_mib:.3g} MiB a step, {head.comm_mib / base.comm_mib:.2f} times the {base.comm_mib:.3g} MiB before.{at}"
     finding = _finding("GD702", "more-communication", message, "Send each gradient once; leave the averaging to DDP.", {"mib": head.comm_mib, "base_mib": base.comm_mib}, changes)
-    if site and grown[site] > 0:
-        path, _, line = site.rpartition(":")
-        finding.location = Location(path, int(line))
+    finding.location = place or finding.location
     return finding
+
+
+def _site_place(measured: Measures, site: str) -> Location:
+    return Location(site.partition("\t")[0], measured.comm_lines[site])
 
 
 def over_budget(head: Runs, budget: Budget) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any
 from gpudoctor.errors import InconclusiveError
 from gpudoctor.model import Finding
 from gpudoctor.report.kept import load_kept, store_from
+from gpudoctor.report.places import source_text
 from gpudoctor.rundir import RunDir
 from gpudoctor.timeline.derive import derive
 from gpudoctor.timeline.store import Store
@@ -24,7 +25,8 @@ class Measures:
     step_ms: lower quartile of the job's steady step (slowest rank) [ms]; phases_ms: the same of each phase [ms];
     exposed_comm_ms and syncs_per_step: per steady step, worst rank; peak_memory_gib: fullest card [GiB];
     imbalance: (fullest − emptiest) / fullest card; comm_mib: bytes a rank sends into collectives per step [MiB];
-    comm_sites: the same by `path:line`; gradients: per parameter the share of elements in each log2 bin.
+    comm_sites: the same by `path` and the text of the calling line, which moved lines keep; comm_lines: where each site is
+    now; gradients: per parameter the share of elements in each log2 bin.
     """
 
     step_ms: float | None = None
@@ -35,6 +37,7 @@ class Measures:
     imbalance: float | None = None
     comm_mib: float | None = None
     comm_sites: dict[str, float] = field(default_factory=dict)
+    comm_lines: dict[str, int] = field(default_factory=dict)
     gradients: dict[str, dict[int, float]] = field(default_factory=dict)
     steps: int = 0
 
@@ -47,18 +50,19 @@ class Measures:
         return cls(**{**raw, "gradients": gradients})
 
 
-def measure(folder: Path) -> tuple[Measures, list[Finding]]:
-    """Read a run folder; InconclusiveError if it holds no steps to measure."""
+def measure(folder: Path, root: Path = Path()) -> tuple[Measures, list[Finding]]:
+    """Read a run folder of a script started in `root`; InconclusiveError if it holds no steps to measure."""
     run = RunDir.open(folder)
     findings = load_kept(folder).findings
     store = store_from(run.tables)
     if not store.count("step"):
         raise InconclusiveError(f"{folder}: no training steps were seen; the gate needs a script that steps an optimizer")
     derive(store)
-    return _measures(store), findings
+    return _measures(store, root), findings
 
 
-def _measures(store: Store) -> Measures:
+def _measures(store: Store, root: Path) -> Measures:
+    sites, lines = _sites(store, root)
     memory = store.query("SELECT max(greatest(coalesce(peak_allocated, 0), coalesce(allocated, 0))) AS b FROM mem_sample WHERE device >= 0 GROUP BY rank, device")
     peaks = [m["b"] for m in memory if m["b"]]
     return Measures(
@@ -69,8 +73,7 @@ def _measures(store: Store) -> Measures:
         peak_memory_gib=max(peaks) / 2**30 if peaks else None,
         imbalance=(max(peaks) - min(peaks)) / max(peaks) if len(peaks) > 1 else None,
         comm_mib=_scalar(store, f"SELECT max(b) FROM (SELECT sum(numel * {_ITEM_SIZE}) / 1048576.0 / {_STEPS} AS b FROM collective GROUP BY rank)") or _bucket_mib(store),
-        comm_sites={f"{r['path']}:{r['line']}": r["b"] for r in store.query(
-            f"SELECT path, line, max(b) AS b FROM (SELECT rank, path, line, sum(numel * {_ITEM_SIZE}) / 1048576.0 / {_STEPS} AS b FROM collective WHERE path IS NOT NULL GROUP BY rank, path, line) GROUP BY path, line")},
+        comm_sites=sites, comm_lines=lines,
         gradients=_gradients(store),
         steps=int(_scalar(store, f"SELECT count(DISTINCT step) FROM step WHERE {_STEADY}") or 0),
     )
@@ -78,6 +81,26 @@ def _measures(store: Store) -> Measures:
 
 _STEADY = "NOT coalesce(warmup, false)"
 _STEPS = "(SELECT greatest(1, count(DISTINCT step)) FROM step)"
+
+
+def _sites(store: Store, root: Path) -> tuple[dict[str, float], dict[str, int]]:
+    rows = store.query(f"""
+        SELECT path, line, max(b) AS b FROM (
+            SELECT rank, path, line, sum(numel * {_ITEM_SIZE}) / 1048576.0 / {_STEPS} AS b FROM collective WHERE path IS NOT NULL AND line IS NOT NULL GROUP BY rank, path, line)
+        GROUP BY path, line ORDER BY path, line""")
+    sites: dict[str, float] = {}
+    lines: dict[str, int] = {}
+    for row in rows:
+        path, line = _below(row["path"], root), int(row["line"])
+        site = f"{path}\t{source_text(root / path, line)}"
+        sites[site] = sites.get(site, 0.0) + row["b"]
+        lines[site] = line
+    return sites, lines
+
+
+def _below(path: str, root: Path) -> str:
+    full = (root / path).resolve()
+    return str(full.relative_to(root.resolve())) if full.is_relative_to(root.resolve()) else path
 
 
 def _bucket_mib(store: Store) -> float | None:

@@ -38,7 +38,7 @@ class Side:
         if not RunDir(out).findings.is_file():
             raise InconclusiveError(f"{self.name}: {_last_line(done.stderr) or 'the run left no report'}")
         try:
-            measured, findings = measure(out)
+            measured, findings = measure(out, self.root)
         except InconclusiveError as error:
             self.failure = self.failure or f"{error} ({_last_line(done.stderr)})"
             return

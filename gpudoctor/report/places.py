@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from gpudoctor.model import Evidence, Finding, Location
+from gpudoctor.model import Evidence, Finding
 
 
 def shorten(evidence: Iterable[Evidence], base: Path | None = None) -> None:
@@ -32,15 +32,16 @@ def mark(findings: Iterable[Finding]) -> None:
     seen: dict[tuple[str, str, str], int] = defaultdict(int)
     placed = [(f, f.location) for f in findings if f.location is not None]
     for finding, place in sorted(placed, key=lambda p: (p[1].path, p[1].line, p[0].rule)):
-        key = (finding.rule, place.path, _line(place))
+        key = (finding.rule, place.path, source_text(Path(place.path), place.line))
         digest = hashlib.sha256("\0".join((*key, str(seen[key]))).encode("utf-8", "replace"))
         seen[key] += 1
         finding.fingerprint = digest.hexdigest()[:16]
 
 
-def _line(place: Location) -> str:
-    lines = _lines(place.path)
-    return " ".join(lines[place.line - 1].split()) if 1 <= place.line <= len(lines) else ""
+def source_text(path: Path, line: int) -> str:
+    """The text of a source line, white space folded; empty where it cannot be read."""
+    lines = _lines(str(path))
+    return " ".join(lines[line - 1].split()) if 1 <= line <= len(lines) else ""
 
 
 @cache

@@ -81,8 +81,11 @@ def test_only_new_findings_count_and_allowed_ones_do_not() -> None:
 
 
 def test_more_communication_names_the_line_where_it_grew() -> None:
-    base = Measures(comm_mib=4.0, comm_sites={"train.py:30": 4.0})
-    head = Measures(comm_mib=8.0, comm_sites={"train.py:30": 4.0, "train.py:33": 4.0})
+    base = Measures(comm_mib=4.0, comm_sites={"train.py\treturn reduce(x)": 4.0}, comm_lines={"train.py\treturn reduce(x)": 33})
+    head = Measures(
+        comm_mib=8.0, comm_sites={"train.py\treduce(y)": 4.0, "train.py\treturn reduce(x)": 4.0},
+        comm_lines={"train.py\treduce(y)": 33, "train.py\treturn reduce(x)": 34},
+    )
     found = more_communication(base, head, Budget(), [])
     assert found is not None
     assert found.location is not None
