@@ -1,6 +1,6 @@
 """Damaged and hostile captures: one clear answer each, in bounded time and memory.
 
-A seeded subset by default; all 2,000 mutants with `-m slow` or GPUDOCTOR_FUZZ=2000.
+A seeded subset of 160 by default; all 2,000 mutants with GPUDOCTOR_FUZZ=all.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ def check(rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("first", [0, 1000])
 def test_some_mutants(first: int) -> None:
-    check(analyzed(first, int(os.environ.get("GPUDOCTOR_FUZZ", 80)) // 2))
+    check(analyzed(first, 80))
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("GPUDOCTOR_FUZZ") != "all", reason="needs GPUDOCTOR_FUZZ=all: about twenty minutes")
 @pytest.mark.parametrize("first", range(0, ALL, 200))
 def test_all_mutants(first: int) -> None:
     check(analyzed(first, 200))
