@@ -26,8 +26,11 @@ class Ran:
 
     @property
     def serious(self) -> set[str]:
-        """Slugs of findings at warning or above."""
-        return {f["name"] for f in self.report["findings"] if f["severity"] in WORSE}
+        """Slugs of findings at warning or above; what they say is printed for whom an assertion fails on."""
+        found = [f for f in self.report["findings"] if f["severity"] in WORSE]
+        for finding in found:
+            print(finding["name"], finding["message"], *(p.read_text("utf-8", "replace")[-2000:] for p in sorted((self.out / "logs").glob("*"))), sep="\n")
+        return {f["name"] for f in found}
 
     def finding(self, name: str) -> dict[str, Any]:
         return next(f for f in self.report["findings"] if f["name"] == name)
