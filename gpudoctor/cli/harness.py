@@ -10,6 +10,7 @@ import click
 
 from gpudoctor.harness.result import SCHEMA, Result
 from gpudoctor.harness.run import EXPERIMENTS, run_experiments
+from gpudoctor.model import Report, Subject
 from gpudoctor.rundir import RunDir
 
 
@@ -40,45 +41,28 @@ def command(ctx: click.Context, experiments: tuple[str, ...], ranks: int | None,
 
     Exits 1 if an experiment finds something wrong or fails; one that this machine cannot run says why and counts as done.
     """
+    from gpudoctor.report.experiments import join
+    from gpudoctor.report.kept import keep
+
     run = RunDir.create(out) if out else RunDir.fresh(Path("gpudoctor-runs"), "harness")
     run.update_info(kind="harness", argv=["harness", *experiments])
     results = run_experiments(experiments, run, ranks or 0, steps, seed, cpu, timeout, _print if format_ == "terminal" else lambda result: None)
     if format_ == "json":
         click.echo(json.dumps({"schema": SCHEMA, "results": [asdict(result) for result in results]}, indent=1))
-    click.echo(f"results written to {run.capture}", err=True)
+    report = Report(Subject("run", ["gpudoctor harness " + " ".join(experiments)]))
+    join(report, results)
+    keep(run, report)
+    click.echo(f"results written to {run.capture}, the report beside it; `gpudoctor report {run.root}` shows it again", err=True)
     ctx.exit(1 if any(result.state in ("bad", "failed") for result in results) else 0)
 
 
 def _print(result: Result) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
+
+    from gpudoctor.report.experiments import parts
 
     console = Console(highlight=False)
     console.print()
-    if result.rows:
-        table = Table(title=Text(result.title), title_justify="left")
-        for column in result.columns:
-            table.add_column(Text(column.name), justify="right" if column.unit else "left")
-        for row in result.rows:
-            table.add_row(*(Text(_cell(value, column.unit)) for value, column in zip(row, result.columns, strict=True)))
-        console.print(table)
-    else:
-        console.print(Text(result.title, style="italic"))
-    mark = {"ok": "green", "bad": "bold red", "failed": "bold red", "cannot": "yellow"}[result.state]
-    console.print(Text(f"{result.experiment}: {result.verdict}", style=mark), soft_wrap=True)
-    for limit in result.limits:
-        console.print(Text(f"  note: {limit}", style="dim"), soft_wrap=True)
-
-
-def _cell(value: object, unit: str) -> str:
-    from gpudoctor import units
-
-    if isinstance(value, str) or value is None:
-        return value or ""
-    if unit == "s" and isinstance(value, float):
-        return units.duration(value * 1e9)
-    show = {"B": units.size, "B/s": units.rate, "%": units.share, "n": units.number}.get(unit)
-    if show and isinstance(value, (int, float)):
-        return show(value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    for part in parts(result):
+        console.print(part, soft_wrap=isinstance(part, Text))

@@ -50,6 +50,7 @@ class _Run(click.Command):
 @click.option("--tensorboard/--no-tensorboard", default=True, help="Write TensorBoard event files.")
 @click.option("--gradients/--no-gradients", default=True, help="Take gradient statistics.")
 @click.option("--hang-timeout", type=click.FloatRange(0), default=300.0, show_default=True, metavar="SECONDS", help="End a run in which nothing has moved for so long; 0: never.")
+@click.option("--with-harness", is_flag=True, help="Then let the built-in experiments show what this machine does; some minutes.")
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]… | -- LAUNCHER …")
 @common_options
 @click.pass_context
@@ -60,18 +61,21 @@ def command(ctx: click.Context, /, command_line: tuple[str, ...], common: Common
     the Python ranks that it starts are examined. The script's own failure is passed on as the exit code.
     """
     from gpudoctor.cli.run_report import report_on
+    from gpudoctor.harness.run import run_experiments
     from gpudoctor.launch.plan import Plan, carry_out
     from gpudoctor.rulebook.load import load_rules
 
     torchrun = {k: options.pop(k) for k in (*_TORCHRUN, "standalone", "nproc_per_node")}
-    lint = options.pop("lint")
+    lint, with_harness = options.pop("lint"), options.pop("with_harness")
     plan = Plan(command_line=command_line, other_launcher=ctx.meta[_DASHES], torchrun=torchrun, **options)
     config = common.config(next(iter(plan.sources()), Path.cwd()))
     book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
     if plan.overhead_budget is None:
         plan = replace(plan, overhead_budget=config.overhead_budget)
     run, session = carry_out(plan, quiet_stdout=common.format != "terminal")
-    report = report_on(run, session, plan.sources() if lint else (), book, config, plan.tensorboard)
+    if with_harness and not session.outcome.signal:
+        run_experiments(["all"], run, tell=lambda result: click.echo(f"gpudoctor: experiment {result.experiment} took {result.seconds:.0f} s", err=True))
+    report = report_on(run, session, plan, lint, book, config)
     code = emit(report, common, config)
     click.echo(f"run folder: {run.root}", err=True)
     ctx.exit(session.exit_code or code)

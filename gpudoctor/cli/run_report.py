@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
-from io import StringIO
-from pathlib import Path
 
 import click
 
 from gpudoctor.config import Config
 from gpudoctor.errors import InputError, MissingExtraError
+from gpudoctor.harness.run import read_results
+from gpudoctor.launch.plan import Plan
 from gpudoctor.launch.session import Session
 from gpudoctor.model import Report, Subject
-from gpudoctor.report import html
-from gpudoctor.report.as_json import render
+from gpudoctor.report import experiments
 from gpudoctor.report.build import build_report
+from gpudoctor.report.kept import keep
 from gpudoctor.rulebook.load import RuleBook
 from gpudoctor.rulebook.rule import Kind
 from gpudoctor.rundir import RunDir
@@ -23,32 +24,24 @@ from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
 from gpudoctor.timeline.store import Store
 
 
-def report_on(run: RunDir, session: Session, sources: tuple[Path, ...], book: RuleBook, config: Config, tensorboard: bool = False) -> Report:
-    """Judge the run folder together with `sources`, and leave tables and findings in it."""
+def report_on(run: RunDir, session: Session, plan: Plan, lint: bool, book: RuleBook, config: Config) -> Report:
+    """Judge the run folder, with `lint` together with the script's source, and leave tables and findings in it."""
     read = _read(run, session)
     for problem in read.problems:
         click.echo(f"gpudoctor: {problem}", err=True)
     kinds: tuple[Kind, ...] = (*read.kinds, "machine") if "gpu" in read.store.captured else read.kinds
-    report = build_report(Subject("run", [str(run.root)]), book, config, store=read.store, kinds=kinds, project=load_project(sources) if sources else None, charts=True)
+    sources = plan.sources() if lint else ()
+    report = build_report(Subject("run", [shlex.join(plan.command_line)]), book, config, store=read.store, kinds=kinds, project=load_project(sources) if sources else None, charts=True)
     if read.notes:
         report.summary["notes"] = read.notes
+    experiments.join(report, read_results(run))
     with suppress(OSError):
         read.store.write_parquet(run.tables)
-        with open(run.findings, "w", encoding="utf-8") as file:
-            render(report, file)
-        _write_page(run, report)
-    if tensorboard:
+        keep(run, report)
+    if plan.tensorboard:
         _write_tensorboard(run, read.store)
     read.store.close()
     return report
-
-
-def _write_page(run: RunDir, report: Report) -> None:
-    """The HTML page, where its extra is installed."""
-    text = StringIO()
-    with suppress(MissingExtraError):
-        html.render(report, text)
-        run.html.write_text(text.getvalue(), "utf-8")
 
 
 def _write_tensorboard(run: RunDir, store: Store) -> None:

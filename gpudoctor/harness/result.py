@@ -48,7 +48,7 @@ class Plot:
         """One row a point: x, y, series; the first names the axes."""
         points: list[dict[str, Any]] = [{"x": x, "y": y, "series": line.name} for line in self.series for x, y in zip(line.x, line.y, strict=True)]
         if points:
-            points[0] |= {"x_title": self.x, "y_title": self.y, "x_log": "x" in self.log, "y_log": "y" in self.log}
+            points[0] |= {"title": self.title, "x_title": self.x, "y_title": self.y, "x_log": "x" in self.log, "y_log": "y" in self.log}
         return points
 
 

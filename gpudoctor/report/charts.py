@@ -136,12 +136,12 @@ def generic(name: str, rows: Rows) -> Chart:
         "encoding": {
             "x": {"field": "x", "type": "quantitative" if isinstance(first.get("x"), (int, float)) else "nominal", "title": first.get("x_title"),
                   **({"scale": {"type": "log"}} if first.get("x_log") else {})},
-            "y": {"field": "y", "type": "quantitative", "title": first.get("y_title")},
+            "y": {"field": "y", "type": "quantitative", "title": first.get("y_title"), **({"scale": {"type": "log"}} if first.get("y_log") else {})},
             "color": {"field": "series", "type": "nominal", "title": None},
             "tooltip": [{"field": "series"}, {"field": "x"}, {"field": "y", "type": "quantitative"}],
         },
     }
-    return Chart(f"harness-{name}", f"Experiment: {name}", f"{first.get('y_title', 'value')} by {first.get('x_title', 'x')}.", spec, rows)
+    return Chart(f"harness-{name.replace(' ', '-')}", first.get("title") or f"Experiment: {name}", f"{first.get('y_title', 'value')} by {first.get('x_title', 'x')}.", spec, rows)
 
 
 def _base(rows: Rows, height: int) -> Spec:

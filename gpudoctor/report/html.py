@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from gpudoctor import __version__
 from gpudoctor.errors import MissingExtraError
 from gpudoctor.model import Finding, Report
+from gpudoctor.report import experiments
 from gpudoctor.report.charts import Chart, charts
 from gpudoctor.report.plain import plain
 from gpudoctor.report.source_lines import source_lines
@@ -52,10 +53,10 @@ def _text(value: object) -> str:
 
 
 def _headline(report: Report) -> str:
-    if not report.findings:
-        return "no findings" if report.verdict == "clean" else "inconclusive"
     names = [f.severity.name for f in report.findings]
-    return ", ".join(f"{names.count(s)} {s}" for s in dict.fromkeys(names))
+    found = ", ".join(f"{names.count(s)} {s}" for s in dict.fromkeys(names)) or ("no findings" if report.verdict == "clean" else "inconclusive")
+    results = report.summary.get("harness")
+    return f"{found}; {experiments.tally(results)}" if results else found
 
 
 def _finding(f: Finding) -> str:
@@ -107,16 +108,20 @@ def _tables(report: Report) -> Iterator[str]:
     if rows := summary.get("devices"):
         yield _table("GPUs", ("rank", "GPU", "span", "busy", "kernels", "collectives"), [
             (r["rank"], r["device"], duration(r["span_ns"]), share(r["busy_ns"] / r["span_ns"]) if r["span_ns"] else "", r["kernels"], r["comm_kernels"]) for r in rows])
+    for result in summary.get("harness", []):
+        words = "; ".join((f"{result['state']}: {result['verdict']}", *result["limits"]))
+        yield _table(result["title"], tuple(c["name"] for c in result["columns"]), [tuple(cells) for cells in experiments.table_cells(result)], words)
 
 
 def _ns(value: float | None) -> str:
     return "" if value is None else duration(value)
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], words: str = "") -> str:
     head = "".join(f"<th scope=col>{_text(c)}</th>" for c in columns)
     body = "".join("<tr>" + "".join(f"<td>{_text(v)}</td>" for v in row) + "</tr>" for row in rows)
-    return f"<section><h2>{_text(title)}</h2><div class=scroll><table class=sortable><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    table = f"<div class=scroll><table class=sortable><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>" if rows else ""
+    return f"<section><h2>{_text(title)}</h2>{f'<p>{_text(words)}</p>' if words else ''}{table}</section>"
 
 
 def _abstained(report: Report) -> str:

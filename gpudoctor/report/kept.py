@@ -1,18 +1,31 @@
-"""Reports that lie on disk: findings.json of a run folder, with charts from its tables."""
+"""Reports that lie on disk: findings.json and report.html of a run folder."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from gpudoctor.errors import InputError
+from gpudoctor.errors import InputError, MissingExtraError
+from gpudoctor.harness.run import read_results
 from gpudoctor.model import Report
-from gpudoctor.report.as_json import load
+from gpudoctor.report import as_json, experiments, html
 from gpudoctor.report.plots import chart_rows
 from gpudoctor.rundir import RunDir
 from gpudoctor.tables import TABLES
 from gpudoctor.timeline.store import Store
+
+
+def keep(run: RunDir, report: Report) -> None:
+    """Write the report into the run folder: JSON, and the HTML page where its extra is installed; OSError if the disk takes neither."""
+    with open(run.findings, "w", encoding="utf-8") as file:
+        as_json.render(report, file)
+    page = StringIO()
+    with suppress(MissingExtraError):
+        html.render(report, page)
+        run.html.write_text(page.getvalue(), "utf-8")
 
 
 def load_kept(path: Path, charts: bool = False) -> Report:
@@ -22,9 +35,11 @@ def load_kept(path: Path, charts: bool = False) -> Report:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path}: holds no report; `gpudoctor analyze {path}` makes one") from None
-    report = load(text, str(file))
+    report = as_json.load(text, str(file))
     if charts and path.is_dir() and RunDir(path).tables.is_dir():
         report.plots = chart_rows(store_from(RunDir(path).tables), report.findings)
+    if charts and path.is_dir():
+        experiments.join(report, read_results(RunDir(path)))
     return report
 
 

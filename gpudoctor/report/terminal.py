@@ -12,6 +12,7 @@ from rich.rule import Rule as Line
 from rich.text import Text
 
 from gpudoctor.model import Abstention, Finding, Report, Severity
+from gpudoctor.report import experiments
 from gpudoctor.report.excerpt import excerpt
 from gpudoctor.report.plain import one_line, plain
 from gpudoctor.report.tables import fact_tables
@@ -42,6 +43,10 @@ def _write(report: Report, console: Console, ascii_only: bool) -> None:
     for table in fact_tables(report.summary, console.width, ascii_only):
         console.print()
         console.print(table)
+    for result in report.summary.get("harness", []):
+        console.print()
+        for part in experiments.terminal_parts(result):
+            console.print(part, soft_wrap=isinstance(part, Text))
     if report.abstained:
         console.print()
         console.print(_abstained(report.abstained))
@@ -60,6 +65,8 @@ def _verdict(report: Report) -> RenderableType:
         head = Text.assemble(("inconclusive: the evidence cannot answer", "bold yellow"), "  ", (subject, "dim"))
     else:
         head = Text.assemble(("no findings", "bold green"), "  ", (subject, "dim"))
+    if results := report.summary.get("harness"):
+        head.append(f"  {experiments.tally(results)}", "bold red" if any(r["state"] in ("bad", "failed") for r in results) else "")
     return Group(Line(title="gpudoctor", style="dim", align="left", characters="─"), head)
 
 

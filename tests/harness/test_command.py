@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpudoctor.cli import cli
 from gpudoctor.harness.run import EXPERIMENTS, read_results, result_path, run_experiments
 from gpudoctor.rundir import RunDir
 
@@ -41,6 +43,24 @@ def test_one_rank_that_cannot_says_why(tmp_path: Path) -> None:
     (result,) = json.loads(done.stdout)["results"]
     assert result["state"] == "cannot"
     assert "CUDA GPU" in result["verdict"]
+
+
+def test_a_run_shows_what_the_machine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'gpudoctor[run]'")
+    monkeypatch.setattr("gpudoctor.harness.run.EXPERIMENTS", {"amp": EXPERIMENTS["amp"]})
+    script, out = tmp_path / "train.py", tmp_path / "run"
+    script.write_text("print('trained')\n")
+    done = CliRunner().invoke(cli, ["run", "--with-harness", "--format", "json", "--out", str(out), str(script)])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    (result,) = report["summary"]["harness"]
+    assert (result["experiment"], result["state"], len(result["rows"])) == ("amp", "ok", 20)
+    assert report["subject"]["paths"] == [str(script)]
+    again = CliRunner().invoke(cli, ["report", str(out)])
+    assert result["verdict"] in again.stdout
+    assert "1 experiment: 1 ok" in again.stdout
+    page = CliRunner().invoke(cli, ["report", str(out), "--format", "html"])
+    assert 'data-chart="harness-amp"' in page.stdout
 
 
 @pytest.mark.slow

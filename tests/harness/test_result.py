@@ -15,7 +15,7 @@ def test_round_trip(tmp_path: Path) -> None:
     before = Result("drift", "Drift", "fine", "ok", [Column("loss"), Column("time", "s")], [[1.5, 0.25], ["", None]], [Plot("Loss", "step", "loss", [Series("single", [0.0], [1.5])], "y")], ["on a CPU"], {"ranks": 2}, 1.5)
     before.write(path)
     assert Result.read(path) == before
-    assert before.plots[0].rows() == [{"x": 0.0, "y": 1.5, "series": "single", "x_title": "step", "y_title": "loss", "x_log": False, "y_log": True}]
+    assert before.plots[0].rows() == [{"x": 0.0, "y": 1.5, "series": "single", "title": "Loss", "x_title": "step", "y_title": "loss", "x_log": False, "y_log": True}]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "gpudoctor.harness/0"}', '{"schema": "gpudoctor.harness/1", "columns": [1], "plots": []}'])

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.harness.result import Column, Plot, Result, Series
 from gpudoctor.report import html
+from gpudoctor.report.experiments import join
 from tests.report.samples import HOSTILE, sample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -17,8 +19,12 @@ pytest.importorskip("vl_convert", reason="needs vl-convert-python, of the extra 
 
 
 def page_text() -> str:
+    report = sample()
+    curve = Series("all-reduce <b>", [1e3, 1e6], [2e-5, 3e-3])
+    join(report, [Result("aggregate", "Adding gradients", "ours is <i>faster</i>", "bad", [Column("way"), Column("rate", "B/s")], [["ours", 2e9]],
+                         [Plot("Time", "elements", "seconds", [curve], "xy"), Plot("Loss", "step", "loss", [Series("one", [0.0, 1.0], [2.0, 1.5])])])])
     stream = io.StringIO()
-    html.render(sample(), stream)
+    html.render(report, stream)
     return stream.getvalue()
 
 
@@ -28,6 +34,9 @@ def test_one_file_under_three_megabytes_and_without_links() -> None:
     assert "<link" not in text
     assert "<script src" not in text
     assert "<script>alert(1)" not in text
+    assert "<td>2 GB/s</td>" in text
+    assert "bad: ours is &lt;i&gt;faster&lt;/i&gt;" in text
+    assert "1 experiment: 1 bad" in text
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +74,7 @@ def test_every_chart_is_drawn_and_nothing_complains(browser, tmp_path: Path, wid
         for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 250) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
         return [place.dataset.chart, seen.size];
     })""")
-    assert {name for name, _ in colours} == {"timeline", "phases", "memory", "ridges"}
+    assert {name for name, _ in colours} == {"timeline", "phases", "memory", "ridges", "harness-aggregate", "harness-aggregate-2"}
     assert all(count > 5 for _, count in colours), colours
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page must not scroll sideways"
     context.close()

@@ -42,7 +42,7 @@ def test_clean_captures_stay_below_warning(name):
     assert [f.message for f in diagnose(name)[0] if f.severity >= Severity.warning] == []
 
 
-@pytest.mark.parametrize("name", [n for n in {*FAULTS, *CLEAN} if FAULTS.get(n, ("",))[0] not in ORDER])
+@pytest.mark.parametrize("name", [n for n in dict.fromkeys((*FAULTS, *CLEAN)) if FAULTS.get(n, ("",))[0] not in ORDER])
 def test_no_stream_is_blamed_for_another_fault(name):
     assert not [f for f in diagnose(name)[0] if f.name in ORDER]
 
