@@ -55,6 +55,7 @@ def _new_findings(a: Ingested, b: Ingested, common: Common, paths: tuple[Path, P
     """AFTER's report, without the findings that BEFORE has too."""
     from gpudoctor.model import Report, Subject
     from gpudoctor.report.build import build_report
+    from gpudoctor.report.drifted import drift_findings
     from gpudoctor.rulebook.load import load_rules
 
     config = common.config(paths[0])
@@ -62,5 +63,5 @@ def _new_findings(a: Ingested, b: Ingested, common: Common, paths: tuple[Path, P
     old, new = (build_report(Subject(read.subject_kind, [str(path)]), book, config, store=read.store, kinds=read.kinds) for read, path in ((a, paths[0]), (b, paths[1])))
     known, still = {f.fingerprint for f in old.findings}, {f.fingerprint for f in new.findings}
     gone = [{"rule": f.rule, "name": f.name, "message": f.message} for f in old.findings if f.fingerprint not in still]
-    return Report(Subject(b.subject_kind, [str(p) for p in paths]), [f for f in new.findings if f.fingerprint not in known], new.abstained,
+    return Report(Subject(b.subject_kind, [str(p) for p in paths]), [*drift_findings(book, a.store, b.store), *(f for f in new.findings if f.fingerprint not in known)], new.abstained,
                   {"new_findings_only": True, "gone": gone})
