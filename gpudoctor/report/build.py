@@ -9,8 +9,9 @@ from gpudoctor.model import Report, Subject
 from gpudoctor.report.facts import summarise
 from gpudoctor.report.places import mark, shorten
 from gpudoctor.report.plots import chart_rows
-from gpudoctor.rulebook.detect import Seen, detect_in_sources, detect_in_tables
+from gpudoctor.rulebook.detect import Seen, detect_in_tables
 from gpudoctor.rulebook.group import findings_from
+from gpudoctor.rulebook.lint import lint_project
 from gpudoctor.rulebook.load import RuleBook
 from gpudoctor.rulebook.rule import Kind
 from gpudoctor.rulebook.suppress import split_suppressed
@@ -31,7 +32,7 @@ def build_report(
     """Run `book` over the tables (detectors of `kinds`) and the sources, and gather one report."""
     seen = Seen()
     if project is not None:
-        seen.evidence += detect_in_sources(book, project.modules, config.params).evidence
+        seen.evidence += lint_project(project, book, config.params)
     if store is not None:
         tables = detect_in_tables(book, store, kinds, config.params)
         seen.evidence += tables.evidence

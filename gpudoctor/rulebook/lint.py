@@ -82,17 +82,23 @@ def _lint_batch(files: list[tuple[str, str]], roots: tuple[str, ...], book: Rule
     project = Project(roots=roots)
     for path, problem in files:
         load_file(project, path, problem)
-    evidence: list[tuple[str, Evidence]] = []
     read = {module.path for module in project.modules}
+    evidence = [(rule.id, e) for rule, e in lint_project(project, book, params)]
+    return evidence, project.problems, len(read)
+
+
+def lint_project(project: Project, book: RuleBook, params: Mapping[str, Mapping[str, Any]]) -> list[tuple[Rule, Evidence]]:
+    """Run every source detector over the loaded modules; one that fails on a file is added to the project's problems."""
+    evidence: list[tuple[Rule, Evidence]] = []
     for module in project.modules:
         if not module.relevant:
             continue
         try:
-            evidence += [(rule.id, e) for rule, e in detect_in_sources(book, [module], params).evidence]
+            evidence += detect_in_sources(book, [module], params).evidence
         except (RecursionError, AttributeError, LookupError, TypeError, ValueError, AssertionError) as error:
             project.problems.append(Problem(module.path, f"a rule failed on it ({type(error).__name__}: {error}); please report this"))
         module.__dict__.pop("model", None)
-    return evidence, project.problems, len(read)
+    return evidence
 
 
 def _distinct(evidence: list[tuple[Rule, Evidence]]) -> list[tuple[Rule, Evidence]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from gpudoctor.errors import InputError
@@ -15,6 +19,7 @@ from gpudoctor.timeline.ingest.rundir import is_run, read_tables
 from gpudoctor.timeline.store import Store
 
 _LIMIT_OF_FILES = "400MB"
+_LARGE = 32 << 20  # bytes of input
 
 
 def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
@@ -24,7 +29,8 @@ def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
     entry = entry_for(paths, inputs(i.path for i in items)) if options.cache and any(i.source.is_trace for i in items) else None
     if entry is not None and not problems and (cached := entry.load(options.memory_limit)):
         return cached
-    store = Store(options.memory_limit or (_LIMIT_OF_FILES if entry else None), file=entry.temporary if entry else None)
+    file = entry.temporary if entry else _scratch(items)
+    store = Store(options.memory_limit or (_LIMIT_OF_FILES if file else None), file=file)
     try:
         read = _read(paths, items, store, options, problems)
     except BaseException:
@@ -50,6 +56,18 @@ def _read(paths: list[Path], items: list[Item], store: Store, options: IngestOpt
     merge.finish()
     derive(store)
     return Ingested(store, tuple(kinds), "run" if runs else "capture", merge.notes, problems)
+
+
+def _scratch(items: list[Item]) -> Path | None:
+    """A file for a large store that is not kept, so that it need not fit into memory; gone with the process. None for a small one."""
+    size = 0
+    with suppress(OSError):
+        size = sum(i.path.stat().st_size for i in items if i.source.is_trace and i.path.is_file())
+    if size < _LARGE:
+        return None
+    folder = tempfile.mkdtemp(prefix="gpudoctor-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder) / "store.duckdb"
 
 
 def _items(paths: list[Path], problems: list[str]) -> list[Item]:
