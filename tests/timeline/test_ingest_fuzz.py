@@ -42,7 +42,7 @@ def check(rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("first", [0, 1000])
 def test_some_mutants(first: int) -> None:
-    check(analyzed(first, 80))
+    check(analyzed(first, 50))
 
 
 @pytest.mark.slow
