@@ -84,7 +84,7 @@ def _gradients(summary: Summary, cells: int, ascii_only: bool) -> Table | None:
     table = _table(f"gradients: agreement between ranks{more}", "parameter", "elements", "agreement", "norm", "over steps", right=("elements", "agreement", "norm"))
     for r in shown:
         table.add_row(
-            one_line(r["param"], 40), number(r["numel"]) if r["numel"] else "", f"{r['agreement']:+.3f}" if r["agreement"] is not None else "one rank",
+            one_line(r["param"], 40), number(r["numel"]) if r["numel"] else "", f"{r['agreement']:+.3f}" if r["agreement"] is not None else "not known" if r.get("ranks", 1) > 1 else "one rank",
             f"{r['norm_last']:.3g}", sparkline(r["norms"], cells, ascii_only),
         )
     return table
