@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from gpudoctor.cli.options import Common, common_options, emit
+from gpudoctor.errors import GpudoctorError
+from gpudoctor.rundir import RunDir
 
 _DASHES = "gpudoctor.after_dashes"
 _TORCHRUN = {
@@ -58,10 +60,10 @@ def command(ctx: click.Context, /, command_line: tuple[str, ...], common: Common
     """Run a training script, unchanged, under the doctor and report.
 
     SCRIPT runs under torchrun's engine with one rank per GPU, or two CPU ranks. After `--` any other launcher may stand:
-    the Python ranks that it starts are examined. The script's own failure is passed on as the exit code.
+    the Python ranks that it starts are examined. The script's own failure is passed on as the exit code; with
+    --with-harness an experiment that finds something wrong exits 1.
     """
     from gpudoctor.cli.run_report import report_on
-    from gpudoctor.harness.run import run_experiments
     from gpudoctor.launch.plan import Plan, carry_out
     from gpudoctor.rulebook.load import load_rules
 
@@ -73,9 +75,23 @@ def command(ctx: click.Context, /, command_line: tuple[str, ...], common: Common
     if plan.overhead_budget is None:
         plan = replace(plan, overhead_budget=config.overhead_budget)
     run, session = carry_out(plan, quiet_stdout=common.format != "terminal")
-    if with_harness and not session.outcome.signal:
-        run_experiments(["all"], run, tell=lambda result: click.echo(f"gpudoctor: experiment {result.experiment} took {result.seconds:.0f} s", err=True))
+    sound = _experiments(run) if with_harness and not session.outcome.signal else True
     report = report_on(run, session, plan, lint, book, config)
     code = emit(report, common, config)
     click.echo(f"run folder: {run.root}", err=True)
-    ctx.exit(session.exit_code or code)
+    ctx.exit(session.exit_code or code or int(not sound))
+
+
+def _experiments(run: RunDir) -> bool:
+    """Run all experiments; False if one found something wrong. Whatever ends them early, the run's own report follows."""
+    from gpudoctor.harness.run import run_experiments
+
+    try:
+        results = run_experiments(["all"], run, tell=lambda result: click.echo(f"gpudoctor: experiment {result.experiment} took {result.seconds:.0f} s", err=True))
+    except (GpudoctorError, OSError) as error:
+        click.echo(f"gpudoctor: no experiments: {error}", err=True)
+        return True
+    except KeyboardInterrupt:
+        click.echo("gpudoctor: experiments interrupted", err=True)
+        return True
+    return not any(result.state in ("bad", "failed") for result in results)

@@ -70,24 +70,25 @@ def _gradients(store: Store) -> list[Row]:
 
     Agreement is the mean pairwise inner product of the ranks' local gradients over their mean squared norm, from
     norms alone: (‖Σgᵢ‖² − Σ‖gᵢ‖²) / ((N − 1) Σ‖gᵢ‖²), with Σgᵢ = N · mean; for two ranks of equal norm it is the cosine.
-    The mean's norms were taken before the optimizer, after unscaling and clipping: the factor between is that of all
+    The mean's norms were taken before the optimizer, after unscaling and clipping: the factor between is that of all a model's
     parameters against the buckets as they came out of the all-reduce. Where a step reduced more than its last backward
     pass, or the result is none that gradients can have, agreement is left out.
     """
     rows = store.query("""
-        WITH names AS (SELECT param_id, any_value(name) AS name, any_value(numel) AS numel FROM param GROUP BY param_id),
+        WITH names AS (SELECT param_id, any_value(name) AS name, any_value(numel) AS numel, coalesce(any_value(model_id), 0) AS model_id FROM param GROUP BY param_id),
         local AS (SELECT step, param_id, count(DISTINCT rank) AS n, sum(norm * norm) AS total FROM grad_stat
                   WHERE stage = 'local' AND isfinite(norm) GROUP BY step, param_id HAVING count(*) = count(DISTINCT rank)),
         reduced AS (SELECT step, param_id, avg(norm) AS norm FROM grad_stat WHERE stage = 'reduced' AND isfinite(norm) GROUP BY step, param_id),
         passes AS (SELECT step, max(micro_batches) AS n FROM step GROUP BY step),
-        buckets AS (SELECT step, sum(reduced_norm2) AS total FROM bucket JOIN passes USING (step)
+        buckets AS (SELECT step, coalesce(model_id, 0) AS model_id, sum(reduced_norm2) AS total FROM bucket JOIN passes USING (step)
                     WHERE path <> 'manual' AND rank = (SELECT min(rank) FROM bucket)
-                    GROUP BY step, n HAVING min(micro_batch) = max(micro_batch) AND max(micro_batch) + 1 = n),
-        factor AS (SELECT step, sum(r.norm * r.norm) / any_value(b.total) AS squared FROM reduced r JOIN local USING (step, param_id) JOIN buckets b USING (step)
-                   WHERE b.total > 0 GROUP BY step),
+                    GROUP BY step, coalesce(model_id, 0), n HAVING min(micro_batch) = max(micro_batch) AND max(micro_batch) + 1 = n),
+        factor AS (SELECT step, model_id, sum(r.norm * r.norm) / any_value(b.total) AS squared
+                   FROM reduced r JOIN local USING (step, param_id) JOIN names USING (param_id) JOIN buckets b USING (step, model_id)
+                   WHERE b.total > 0 GROUP BY step, model_id),
         judged AS (SELECT r.step, r.param_id, r.norm, l.n, CASE WHEN l.n > 1 AND l.total > 0 AND f.squared > 0
                           THEN (l.n * l.n * r.norm * r.norm / f.squared - l.total) / ((l.n - 1) * l.total) END AS agreement
-                   FROM reduced r LEFT JOIN local l USING (step, param_id) LEFT JOIN factor f USING (step))
+                   FROM reduced r LEFT JOIN local l USING (step, param_id) LEFT JOIN names USING (param_id) LEFT JOIN factor f USING (step, model_id))
         SELECT step, param_id, names.name, names.numel, j.n, norm, CASE WHEN agreement BETWEEN -1.05 / (j.n - 1) AND 1.05 THEN least(agreement, 1) END AS agreement
         FROM judged j LEFT JOIN names USING (param_id) ORDER BY param_id, step""")
     by_param: dict[int, list[Row]] = defaultdict(list)

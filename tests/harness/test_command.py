@@ -63,6 +63,17 @@ def test_a_run_shows_what_the_machine_does(tmp_path: Path, monkeypatch: pytest.M
     assert 'data-chart="harness-amp"' in page.stdout
 
 
+def test_a_run_keeps_its_report_when_the_experiments_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'gpudoctor[run]'")
+    monkeypatch.setattr("gpudoctor.harness.run.find_spec", lambda name: None)
+    script, out = tmp_path / "train.py", tmp_path / "run"
+    script.write_text("print('trained')\n")
+    done = CliRunner().invoke(cli, ["run", "--with-harness", "--format", "json", "--out", str(out), str(script)])
+    assert done.exit_code == 0, done.output
+    assert "no experiments: the harness needs PyTorch" in done.stderr
+    assert (out / "findings.json").is_file()
+
+
 @pytest.mark.slow
 def test_all_on_two_cpu_ranks(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'gpudoctor[run]'")
