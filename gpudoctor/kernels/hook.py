@@ -15,6 +15,7 @@ import torch
 from torch import distributed
 
 from gpudoctor.kernels import ops
+from gpudoctor.settle import settle_at_exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class AggregationHook:
     def __init__(self, group: Any = None, seed: int = 0, keep: int = 1024) -> None:
         self.group, self.seed = group, seed
         self.records: deque[BucketRecord] = deque(maxlen=keep)
+        settle_at_exit()
 
     def run(self, bucket: distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:  # DDP reads these annotations
         """The hook: a future of the averaged bucket."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.launch.environment import allowed
 from gpudoctor.launch.hooking import MARK
-from gpudoctor.launch.settle import settle
 from gpudoctor.launch.where import is_users
 from gpudoctor.probes import heartbeat
 from gpudoctor.probes.settings import ProbeSettings
@@ -94,7 +93,6 @@ class Rank:
                 probes.finish()
             except Exception as error:
                 print(f"gpudoctor: probes could not finish: {error!r}", file=sys.stderr)
-            settle()
 
     def _write_down(self, words: dict[str, Any]) -> None:
         """For the process that supervises the run; where there is none, as a row in the run folder."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor.settle import settle_at_exit
+
 if TYPE_CHECKING:
     from gpudoctor.probes.probe import Probe
     from gpudoctor.probes.session import Session
@@ -32,6 +34,7 @@ def install(settings: ProbeSettings, measure: Any = None) -> Session:
         _session = Session(settings, recorder, measure)
         _session.start(_probes(settings))
         place_sensors(_session)
+        settle_at_exit()
     return _session
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.launch.settle import settle
+from gpudoctor.settle import settle
 from tests.launch.running import DATA, run
 
 

@@ -8,15 +8,23 @@ an active exception`, and a script that came to its end dies of SIGABRT. DDP kee
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 LIMIT_S = 0.5
 _PAUSE_S = 0.002
 _LOOKS = 2
+
+
+@cache
+def settle_at_exit() -> None:
+    """Have this process settle before its interpreter ends, once however often it is asked for."""
+    atexit.register(settle)
 
 
 def settle(limit_s: float = LIMIT_S) -> bool:
