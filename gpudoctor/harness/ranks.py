@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -13,7 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpudoctor.errors import UsageError
+
 PACKAGE_PARENT = Path(__file__).parents[2]
+_BELOW_EPHEMERAL = range(20_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,12 @@ def environment(ranks: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port to listen on later: below those that a system gives to outgoing connections, which could take it meanwhile."""
+    for port in [*random.SystemRandom().sample(_BELOW_EPHEMERAL, 64), 0]:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise UsageError("no TCP port is free on 127.0.0.1; see ss -ltn")
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], timeout_s: float, progress: Callable[[], float]) -> Outcome:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from gpudoctor.harness.ranks import free_port
 
 ROOT = Path(__file__).parents[2]
 WARMUP = 40
@@ -103,10 +104,7 @@ def main() -> None:
 
 
 def _start(mode: str, out: str, rounds: int, steps: int) -> list[subprocess.Popen[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--worker", mode, out, "--rounds", str(rounds), "--steps", str(steps)]
     return [subprocess.Popen(command, env={**shared, "RANK": str(r)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for r in range(2)]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.harness.ranks import environment, start_ranks
+from gpudoctor.harness.ranks import environment, free_port, start_ranks
 
 
 def module(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -22,6 +23,12 @@ def test_ranks_know_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     logs = [tmp_path / f"{n}.txt" for n in range(3)]
     assert start_ranks(3, name, ["hello"], logs, 30).problem == ""
     assert [log.read_text().strip() for log in logs] == ["0 3 hello", "1 3 hello", "2 3 hello"]
+
+
+def test_no_outgoing_connection_can_take_a_port_meanwhile() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port := free_port()))
+        assert 20_000 <= port < 32_768
 
 
 def test_a_failed_rank_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
+
+from gpudoctor.harness.ranks import environment, free_port
 
 _DRIVER = """
 import json, os, runpy, sys
@@ -33,9 +33,9 @@ def run_ranks(folder: Path, script: str, ranks: int = 1, check: bool = True, **o
     path.write_text(textwrap.dedent(script))
     out = folder / "run"
     (out / "capture").mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
+    place = {**environment(ranks), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     started = [
-        subprocess.Popen([sys.executable, "-c", _DRIVER, str(out), json.dumps(options), str(path)], env={**environment, "RANK": str(r)},
+        subprocess.Popen([sys.executable, "-c", _DRIVER, str(out), json.dumps(options), str(path)], env={**place, "RANK": str(r)},
                          cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for r in range(ranks)
     ]
@@ -57,9 +57,3 @@ def facts(records: list[Record], kind: str) -> list[dict[str, Any]]:
 
 def _records(path: Path) -> list[Record]:
     return [(table, columns) for table, columns in map(json.loads, path.read_text().splitlines())]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
