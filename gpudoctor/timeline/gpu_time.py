@@ -23,12 +23,13 @@ CREATE OR REPLACE TABLE idle (rank BIGINT, device BIGINT, step BIGINT, warmup BO
 
 def measure_steps(store: Store) -> None:
     """Fill the three tables from `op` and `gpu_step`."""
-    store.connection.execute(_CREATE)
+    connection = store.connection
+    connection.execute(_CREATE)
     steps: dict[tuple[int, int], list[tuple[int, int | None, bool]]] = {}
     for row in store.query("SELECT rank, device, start, step, warmup FROM gpu_step ORDER BY rank, device, start, step NULLS LAST"):
         steps.setdefault((row["rank"], row["device"]), []).append((row["start"], row["step"], row["warmup"]))
     for (rank, device), bounds in steps.items():
-        work = store.connection.execute(
+        work = connection.execute(
             "SELECT start, \"end\", CASE kind WHEN 'comm' THEN 0 WHEN 'kernel' THEN 1 ELSE 2 END AS kind FROM op WHERE rank = ? AND device IS NOT DISTINCT FROM ?",
             [rank, device]).fetchnumpy()
         cuts = sweep(np.asarray(work["start"]), np.asarray(work["end"]), np.asarray(work["kind"]), 3)
@@ -69,6 +70,4 @@ def _insert(store: Store, table: str, rank: int, device: int, columns: dict[str,
     count = len(columns["step"])
     data = pa.table({"rank": pa.repeat(pa.scalar(rank, pa.int64()), count), "device": pa.repeat(pa.scalar(device, pa.int64()), count),
                      **{name: pa.array(values) for name, values in columns.items()}})
-    store.connection.register("_rows", data)
-    store.connection.execute(f"INSERT INTO {table} SELECT * FROM _rows")
-    store.connection.unregister("_rows")
+    store.add(table, data)

@@ -76,13 +76,10 @@ def _insert(store: Store, process: Process, pairs: Pairs, classes: Classes) -> N
     why = np.array(REASONS)[reasons(process, c, p)]
     step = classes.step[c]
     early = np.where(pairs.verdict == "ordered", 0, np.maximum(ops.end[p] - ops.start[c], 0))
-    data = pa.table({
+    store.add("stream_order", pa.table({
         "rank": pa.array(np.full(len(c), process.rank)), "device": ops.columns["device"][c], "relation": pa.array([pairs.relation] * len(c)),
         "step": pa.array(step, mask=step < 0), "producer_stream": stream[ops.stream[p]], "stream": stream[ops.stream[c]],
         "producer_corr": ops.columns["corr"][p], "corr": ops.columns["corr"][c], "producer_end": ops.end[p], "start": ops.start[c], "launch": ops.launch[c],
         "name_id": ops.columns["name_id"][c], "producer_name_id": ops.columns["name_id"][p], "reason": pa.array(why.tolist()),
         "verdict": pa.array(pairs.verdict.tolist()), "confidence": pa.array(pairs.confidence.tolist()), "early_ns": early,
-    })
-    store.connection.register("_pairs", data)
-    store.connection.execute("INSERT INTO stream_order SELECT * FROM _pairs")
-    store.connection.unregister("_pairs")
+    }))

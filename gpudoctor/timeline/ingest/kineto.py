@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpudoctor.timeline.ingest.capture import describe, drop_impossible
+from gpudoctor.timeline.ingest.capture import contents_of, describe, possible
 from gpudoctor.timeline.ingest.kineto_columns import Extract, extract
 from gpudoctor.timeline.ingest.kineto_stacks import add_stacks
 from gpudoctor.timeline.ingest.kineto_sync import add_sync
@@ -20,8 +20,8 @@ from gpudoctor.timeline.store import Store
 
 _SIGNS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|^\s*\[\s*\{[^{}]{0,400}"ph"\s*:')
 _NAMED = ("gpu", "api", "op", "range")
-_STREAMS = """INSERT INTO stream (rank, device, context, stream, flags)
-SELECT DISTINCT rank, device, context, stream, CASE WHEN stream IN (0, 7) THEN 'default' ELSE 'unknown' END FROM gpu_op WHERE rank = $rank"""
+_CANONICAL = {"gpu": "gpu_op", "api": "api", "op": "cpu_op", "range": "nvtx", "sync": "sync"}
+_DEFAULT_STREAMS = pa.array([0, 7], pa.int64())
 
 
 def matches(head: bytes, path: Path) -> bool:
@@ -55,10 +55,15 @@ class KinetoTrace:
         return base if 0 <= base < 1 << 62 else None
 
     def fill(self, store: Store, rank: int, shift_ns: int = 0) -> range:
-        _fill(self._extracted, rank, store, shift_ns)
-        ranks = range(rank, rank + 1)
-        epoch = None if self.epoch_ns is None else self.epoch_ns - shift_ns
-        describe(store, self.path, "kineto", ranks, _facts(self._extracted) | {"epoch_ns": epoch}, drop_impossible(store))
+        trace, ranks = self._extracted, range(rank, rank + 1)
+        rows = sum(table.num_rows for table in trace.tables.values())
+        trace.tables = tables = {kind: _placed(kind, table, rank, shift_ns, store) for kind, table in trace.tables.items()}
+        facts = _facts(trace) | {
+            "epoch_ns": None if self.epoch_ns is None else self.epoch_ns - shift_ns, "dropped": rows - sum(table.num_rows for table in tables.values()),
+        }
+        describe(store, self.path, "kineto", ranks, facts | contents_of({_CANONICAL[kind]: table for kind, table in tables.items() if kind in _CANONICAL}))
+        _fill(store, tables)
+        _add_rank(store, trace, rank, shift_ns)
         return ranks
 
 
@@ -75,68 +80,57 @@ def _world(trace: Extract) -> int | None:
     return said.world_size if said and said.world_size is not None and 0 < said.world_size < 1 << 24 else None
 
 
-def _fill(trace: Extract, rank: int, store: Store, shift_ns: int) -> None:
-    """Add an extracted trace to the store as `rank`; `shift_ns` is added to all its times."""
-    trace.tables = {kind: _placed(table, rank, shift_ns, store if kind in _NAMED else None) for kind, table in trace.tables.items()}
-    tables = trace.tables
-    if "gpu" in tables:
-        store.add("gpu_op", tables["gpu"])
-        store.connection.execute(_STREAMS, {"rank": rank})
-        store.captured.add("stream")
-    if "api" in tables:
-        store.add("api", tables["api"].drop_columns(["external"]))
-    add_sync(store, rank, tables.get("sync"))
-    add_stacks(store, tables)
-    for kind, table in (("op", "cpu_op"), ("range", "nvtx")):
-        if kind in tables:
-            rows = tables.pop(kind)
-            if table == "nvtx":
-                _insert(store, nested(table, 'SELECT * FROM rows WHERE "end" >= start'), rows)
-            else:
-                store.add(table, rows.drop_columns(["stack"]))
-            store.captured.add(table)
-    if "memory" in tables:
-        store.add("gpu_mem", tables["memory"].append_column("source", _constant("allocator", tables["memory"])).append_column("kind", _constant("device", tables["memory"])))
-    _add_gpus(trace, store)
-    _add_rank(trace, rank, shift_ns, store)
-
-
-def _placed(table: pa.Table, rank: int, shift_ns: int, store: Store | None) -> pa.Table:
-    """The table with its rank, its times shifted, and name ids for names if a store is given."""
-    if store is not None:
-        table = table.append_column("name_id", store.intern(table["name"])).drop_columns(["name"])
+def _placed(kind: str, table: pa.Table, rank: int, shift_ns: int, store: Store) -> pa.Table:
+    """The table with its rank, its times shifted, and name ids for names; without rows that cannot be true."""
+    if kind in _NAMED:
+        table = table.append_column("name_id", store.intern(table["name"]))
+        table = table if kind == "api" else table.drop_columns(["name"])
     for column in {"start", "end", "t"} & set(table.column_names) if shift_ns else ():
         table = table.set_column(table.column_names.index(column), column, pc.add(table[column], shift_ns))
+    table = possible(table)
     return table.append_column("rank", _constant(rank, table))
+
+
+def _fill(store: Store, tables: dict[str, pa.Table]) -> None:
+    """Add the tables of one trace to the store."""
+    streams = 0
+    if (gpu := tables.get("gpu")) is not None:
+        store.add("gpu_op", gpu)
+        known = gpu.group_by(["rank", "device", "context", "stream"]).aggregate([])
+        store.add("stream", known.append_column("flags", pc.if_else(pc.is_in(known["stream"], value_set=_DEFAULT_STREAMS), "default", "unknown")))
+        streams = known.num_rows
+    if (api := tables.get("api")) is not None:
+        store.add("api", api.drop_columns(["external", "name"]))
+    add_sync(store, api, tables.get("sync"), streams)
+    add_stacks(store, tables)
+    if "op" in tables:
+        store.add("cpu_op", tables.pop("op").drop_columns(["stack"]))
+    if "range" in tables:
+        store.add("nvtx", store.compute(nested("FROM rows"), rows=tables.pop("range")))
+    if "memory" in tables:
+        memory = tables.pop("memory")
+        store.add("gpu_mem", memory.append_column("source", _constant("allocator", memory)).append_column("kind", _constant("device", memory)))
 
 
 def _constant(value: Any, table: pa.Table) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int64()) if isinstance(value, int) else pa.scalar(value), table.num_rows)
 
 
-def _insert(store: Store, statement: str, rows: pa.Table) -> None:
-    cursor = store.connection.cursor()
-    cursor.register("rows", rows)
-    cursor.execute(statement)
-    cursor.close()
-
-
-def _add_rank(trace: Extract, rank: int, shift_ns: int, store: Store) -> None:
+def _add_rank(store: Store, trace: Extract, rank: int, shift_ns: int) -> None:
+    """What is known of the rank, and the cards that it used and no other trace has told of."""
     said = trace.about.distributedInfo
-    device = store.connection.execute("SELECT mode(device) FROM gpu_op WHERE rank = $rank", {"rank": rank}).fetchone() or (None,)
+    devices = trace.tables["gpu"]["device"] if "gpu" in trace.tables else pa.chunked_array([[]], pa.int64())
+    often = pc.mode(devices)
     store.add_rows("rank_info", [{
-        "rank": rank, "world_size": _world(trace), "backend": said.backend if said else None, "device": device[0], "clock_offset": shift_ns or None,
+        "rank": rank, "world_size": _world(trace), "backend": said.backend if said else None, "device": often[0]["mode"].as_py() if len(often) else None,
+        "clock_offset": shift_ns or None,
     }])
-    store.captured |= {"name", "rank_info"}
-
-
-def _add_gpus(trace: Extract, store: Store) -> None:
-    used = {d for (d,) in store.connection.execute("SELECT DISTINCT device FROM gpu_op WHERE device NOT IN (SELECT device FROM gpu WHERE device IS NOT NULL)").fetchall()}
-    devices = [d for d in trace.about.deviceProperties or () if isinstance(d.get("id"), int) and d["id"] in used]
+    new = set(pc.unique(devices).to_pylist()) - set(store.table("gpu")["device"].to_pylist())
     store.add_rows("gpu", [{
         "device": d["id"], "name": str(d.get("name", ""))[:200], "memory": _whole(d.get("totalGlobalMem")), "sm_count": _whole(d.get("numSms")),
         "arch": f"{_whole(d.get('computeMajor'))}.{_whole(d.get('computeMinor'))}",
-    } for d in devices])
+    } for d in trace.about.deviceProperties or () if isinstance(d.get("id"), int) and d["id"] in new])
+    store.captured |= {"name", "rank_info"}
 
 
 def _whole(value: Any) -> int | None:

@@ -25,7 +25,7 @@ _DIGITS_WITHOUT_LOSS = 13
 _LONGEST_HEADER = 64 << 20
 _LONGEST_EVENT = 256 << 20
 _TRIES = 32
-_NEAR = 1 << 20
+_NEAR = (1 << 15, 1 << 20)
 _Decoder = msgspec.json.Decoder["list[Event]"]
 
 
@@ -186,8 +186,8 @@ def _split(buffer: bytes, decoder: _Decoder) -> tuple[list[Event], bytes, bool]:
 
 def _cuts(buffer: bytes) -> Iterator[int]:
     """Where events may end, best guesses first; 0 stands for all of the buffer."""
-    near = [m.start() + 1 for m in _BETWEEN.finditer(buffer, max(len(buffer) - _NEAR, 0))]
-    yield from reversed(near[-_TRIES:])
+    for near in _NEAR:
+        yield from reversed([m.start() + 1 for m in _BETWEEN.finditer(buffer, max(len(buffer) - near, 0))][-_TRIES:])
     for eighths in range(7, 0, -1):
         if match := _BETWEEN.search(buffer, len(buffer) * eighths // 8):
             yield match.start() + 1

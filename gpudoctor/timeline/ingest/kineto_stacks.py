@@ -14,8 +14,7 @@ _FRAME = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<func>.*)$", re.DOTALL)
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|lib/python3[^/]*|torch)/|^<|^importlib")
 _DEEPEST = 64
 
-_STACKS = f"""INSERT INTO pystack (rank, corr, depth, file, line, func)
-WITH f AS (
+_STACKS = f"""WITH f AS (
     SELECT *, row_number() OVER (PARTITION BY tid ORDER BY start, "end" DESC, nth) - 1 AS before FROM frames
 ), ends AS (
     SELECT tid, "end" AS t, row_number() OVER (PARTITION BY tid ORDER BY "end") AS n FROM frames
@@ -34,8 +33,7 @@ WITH f AS (
 SELECT c.rank, c.corr, c.depth, t.file, t.line, t.func
 FROM counted c JOIN frame t USING (frame_id)
 WHERE t.user OR c.depth <= 1"""
-_OPERATOR_STACKS = """INSERT INTO pystack (rank, corr, depth, file, line, func)
-SELECT c.rank, c.corr, f.depth, f.file, f.line, f.func
+_OPERATOR_STACKS = """SELECT c.rank, c.corr, f.depth, f.file, f.line, f.func
 FROM calls c JOIN (SELECT external, any_value(stack) AS stack FROM stacks GROUP BY external) s USING (external) JOIN frame f USING (stack)
 WHERE c.corr IS NOT NULL"""
 
@@ -52,16 +50,13 @@ def add_stacks(store: Store, tables: dict[str, pa.Table]) -> None:
         _from_frames(store, frames, calls)
     elif operators is not None and operators["stack"].null_count < len(operators):
         _from_operators(store, operators, calls)
-    else:
-        return
-    store.captured.add("pystack")
 
 
 def _from_frames(store: Store, frames: pa.Table, calls: pa.Table) -> None:
     names = frames["name"].combine_chunks()
     numbered = frames.select(["tid", "start", "end"]).append_column("frame_id", names.indices.cast(pa.int64()))
-    _run(store, _STACKS, frame=_frame_table(names.dictionary.to_pylist()), calls=calls,
-         frames=numbered.append_column("nth", pa.array(range(len(frames)), pa.int64())))
+    store.add("pystack", store.compute(_STACKS, frame=_frame_table(names.dictionary.to_pylist()), calls=calls,
+                                       frames=numbered.append_column("nth", pa.array(range(len(frames)), pa.int64()))))
 
 
 def _from_operators(store: Store, operators: pa.Table, calls: pa.Table) -> None:
@@ -75,15 +70,8 @@ def _from_operators(store: Store, operators: pa.Table, calls: pa.Table) -> None:
                 for name, value in zip(rows, (text, depth, file, line, func), strict=True):
                     rows[name].append(value)
     types = {"depth": pa.int64(), "line": pa.int64()}
-    _run(store, _OPERATOR_STACKS, stacks=stacks, calls=calls, frame=pa.table({n: pa.array(v, types.get(n, pa.string())) for n, v in rows.items()}))
-
-
-def _run(store: Store, statement: str, **tables: pa.Table) -> None:
-    cursor = store.connection.cursor()
-    for name, table in tables.items():
-        cursor.register(name, table)
-    cursor.execute(statement)
-    cursor.close()
+    frame = pa.table({n: pa.array(v, types.get(n, pa.string())) for n, v in rows.items()})
+    store.add("pystack", store.compute(_OPERATOR_STACKS, stacks=stacks, calls=calls, frame=frame))
 
 
 def _frame_table(texts: list[str]) -> pa.Table:

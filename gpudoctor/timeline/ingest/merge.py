@@ -84,8 +84,12 @@ class Merge:
         ranks = trace.fill(self.store, rank, shift)
         self._taken |= set(ranks)
         self.notes += trace.notes
-        if (row := self.store.query("SELECT truncated FROM capture WHERE path = $path", {"path": str(trace.path)})) and row[0]["truncated"]:
-            self.problems.append(f"{trace.path}: truncated or damaged: its end is missing or unreadable; what comes before it was read")
+        if (path := str(trace.path)) in self._truncated():
+            self.problems.append(f"{path}: truncated or damaged: its end is missing or unreadable; what comes before it was read")
+
+    def _truncated(self) -> set[str]:
+        captures = self.store.table("capture")
+        return {path for path, cut in zip(captures["path"].to_pylist(), captures["truncated"].to_pylist(), strict=True) if cut}
 
     def _free(self) -> int:
         return next(n for n in range(len(self._taken) + 1) if n not in self._taken)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 
-def nested(table: str, rows: str) -> str:
-    """SQL that inserts `rows` (rank, tid, start, end, name_id and more) into `table` with their `depth`.
+def nested(rows: str) -> str:
+    """A SELECT of `rows` (rank, tid, start, end, name_id and more) with their `depth`.
 
     A range's depth is how many ranges of its thread began before it and have not ended: starts before it
     minus ends up to its start. Ranges without length are leaves and open nothing.
     """
-    return f"""INSERT INTO "{table}" BY NAME
-WITH r AS (
+    return f"""WITH r AS (
     SELECT *, row_number() OVER (PARTITION BY rank, tid ORDER BY start, "end" DESC, name_id) - 1 AS nth FROM ({rows})
 ), empty AS (
     SELECT rank, tid, start, row_number() OVER (PARTITION BY rank, tid ORDER BY start, name_id) AS n FROM r WHERE start = "end"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpudoctor.timeline.ingest import nsys_sql as sql
-from gpudoctor.timeline.ingest.capture import describe, drop_impossible
+from gpudoctor.timeline.ingest.capture import contents, describe, drop_impossible
 from gpudoctor.timeline.ingest.names import (
     OPERATOR_MARKS,
     is_comm,
@@ -60,8 +60,8 @@ class NsysTrace:
         reading.synchronisation()
         reading.small_tables()
         reading.what_was_captured()
-        facts = reading.facts() | {"epoch_ns": None if self.epoch_ns is None else self.epoch_ns - shift_ns}
-        describe(store, self.path, "nsys", ranks, facts, drop_impossible(store))
+        facts = reading.facts() | {"epoch_ns": None if self.epoch_ns is None else self.epoch_ns - shift_ns, "dropped": drop_impossible(store, ranks)}
+        describe(store, self.path, "nsys", ranks, facts | contents(store, ranks))
         reading.run("DROP SCHEMA stage CASCADE")
         return ranks
 
@@ -153,7 +153,7 @@ class _Reading:
 
         self.stream(sql.RANGE.format(table="cpu_op"), _NVTX, operators)
         if sum(b.num_rows for b in kept):
-            self.run(nested("nvtx", sql.RANGES), pa.Table.from_batches(kept))
+            self.run(f"INSERT INTO nvtx BY NAME {nested(sql.RANGES)}", pa.Table.from_batches(kept))
 
     def _named_range(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         inline, listed = batch["text"], self.range_names.map(batch["textId"])

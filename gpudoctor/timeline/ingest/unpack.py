@@ -16,7 +16,7 @@ from gpudoctor.errors import InputError
 GZIP = b"\x1f\x8b"
 HEAD = 1 << 16
 LARGEST = 64 << 30
-CHUNK = 1 << 22
+CHUNK = 1 << 21
 ROOM_TO_LEAVE = 1 << 30
 
 
