@@ -20,6 +20,7 @@ from gpudoctor.errors import InputError, RuleError, UsageError
 from gpudoctor.tables import TABLES, Column, Table
 from gpudoctor.tables.derived import DERIVED
 
+pa.set_memory_pool(pa.system_memory_pool())  # gives large columns back as soon as they are in the database; Arrow's own pools keep them
 _ARROW = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
 _MOST_WAITING = 64 << 20  # bytes
 _SQL = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}

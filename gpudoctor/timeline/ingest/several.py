@@ -18,7 +18,7 @@ from gpudoctor.timeline.ingest.options import DetectorKind, Ingested, IngestOpti
 from gpudoctor.timeline.ingest.rundir import is_run, read_tables
 from gpudoctor.timeline.store import Store
 
-_LIMIT_OF_FILES = "400MB"
+_LIMIT_OF_FILES, _LIMIT_IN_MEMORY = "400MB", "200MB"  # beyond it DuckDB spills
 _LARGE = 32 << 20  # bytes of input
 
 
@@ -30,7 +30,7 @@ def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
     if entry is not None and not problems and (cached := entry.load(options.memory_limit)):
         return cached
     file = entry.temporary if entry else _scratch(items)
-    store = Store(options.memory_limit or (_LIMIT_OF_FILES if file else None), file=file)
+    store = Store(options.memory_limit or (_LIMIT_OF_FILES if file else _LIMIT_IN_MEMORY), file=file)
     try:
         read = _read(paths, items, store, options, problems)
     except BaseException:

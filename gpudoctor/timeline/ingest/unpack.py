@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
+
+from isal import isal_zlib
 
 from gpudoctor.errors import InputError
 
+_DAMAGED = cast("type[Exception]", isal_zlib.error)
 GZIP = b"\x1f\x8b"
 HEAD = 1 << 16
 LARGEST = 64 << 30
-CHUNK = 1 << 21
+CHUNK = 1 << 20
 ROOM_TO_LEAVE = 1 << 30
 
 
@@ -29,8 +31,8 @@ def head_of(path: Path, size: int = HEAD) -> bytes:
         raise InputError(f"{path}: {error.strerror or error}") from None
     if not raw.startswith(GZIP):
         return raw
-    with suppress(zlib.error):
-        return zlib.decompressobj(wbits=31).decompress(raw, size)
+    with suppress(_DAMAGED):
+        return isal_zlib.decompressobj(wbits=31).decompress(raw, size)
     return raw
 
 
@@ -71,12 +73,12 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def _unzip(file: BinaryIO) -> Iterator[bytes]:
-    unzip, total = zlib.decompressobj(wbits=31), 0
+    unzip, total = isal_zlib.decompressobj(wbits=31), 0
     raw = file.read(CHUNK)
     while raw:
         try:
             piece = unzip.decompress(raw, CHUNK)
-        except zlib.error:
+        except _DAMAGED:
             return
         total += len(piece)
         if total > LARGEST:
@@ -85,5 +87,5 @@ def _unzip(file: BinaryIO) -> Iterator[bytes]:
             yield piece
         raw = unzip.unconsumed_tail
         if unzip.eof:
-            raw, unzip = unzip.unused_data, zlib.decompressobj(wbits=31)
+            raw, unzip = unzip.unused_data, isal_zlib.decompressobj(wbits=31)
         raw = raw or file.read(CHUNK)

@@ -4,10 +4,16 @@
 -- launch (the host was launching, 200 µs at most), host (anything else), device (the work was launched, the GPU had to wait).
 -- Gaps under 20 µs are launch or device.
 CREATE OR REPLACE TABLE gap AS
-WITH following AS (
+WITH tied AS (
+    SELECT rank, device, start FROM op GROUP BY ALL HAVING count(*) > 1
+), first AS (
+    FROM op ANTI JOIN tied USING (rank, device, start)
+    UNION ALL
+    FROM op SEMI JOIN tied USING (rank, device, start)
+    QUALIFY row_number() OVER (PARTITION BY rank, device, start ORDER BY launch NULLS LAST, corr, stream, name_id) = 1
+), following AS (
     SELECT i.rank, i.device, i.step, i.warmup, i.start, i."end", i.ns, o.corr, o.name_id, o.kind, o.tid, o.launch, o.launched, o.graph, o.step AS next_step, least(greatest(o.launched - i.start, 0), i.ns) AS late_ns
-    FROM (SELECT *, "end" - start AS ns FROM idle) i JOIN op o ON o.rank = i.rank AND o.device = i.device AND o.start = i."end"
-    QUALIFY row_number() OVER (PARTITION BY i.rank, i.device, i.start ORDER BY o.launch NULLS LAST, o.corr, o.stream, o.name_id) = 1
+    FROM (SELECT *, "end" - start AS ns FROM idle) i JOIN first o ON o.rank = i.rank AND o.device = i.device AND o.start = i."end"
 ), data AS (
     SELECT v.rank, v.tid, v.start, v."end" FROM (
         SELECT rank, tid, start, "end", name_id FROM nvtx UNION ALL SELECT rank, tid, start, "end", name_id FROM cpu_op
