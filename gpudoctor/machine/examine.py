@@ -7,6 +7,7 @@ from typing import Any
 
 from gpudoctor.machine.cards import Card, Pair, cards_of, pairs_of
 from gpudoctor.machine.host import Fact, facts_of
+from gpudoctor.machine.rates import pcie_payload
 from gpudoctor.machine.seam import Machine
 from gpudoctor.machine.simulate import MARK, all_reduce_time
 from gpudoctor.machine.topology import topology_of
@@ -96,8 +97,14 @@ def _gpu(host: str, c: Card, driver: str | None) -> dict[str, Any]:
         "memory": c.memory, "sm_count": c.sm_count, "pcie_gen": c.gen, "pcie_width": c.width, "pcie_gen_max": c.gen_max,
         "pcie_width_max": c.width_max, "pcie_gen_card": c.gen_card, "pcie_width_card": c.width_card,
         "pcie_gen_load": c.gen_load, "pcie_width_load": c.width_load, "numa": c.numa, "nvlinks": len(c.nvlinks),
-        "h2d": c.h2d, "d2h": c.d2h, "h2d_together": c.h2d_together, "mig": c.mig, "display": c.display,
+        "h2d": c.h2d, "d2h": c.d2h, "h2d_together": c.h2d_together, "pcie_rate": _pcie_rate(c), "mig": c.mig, "display": c.display,
     }
+
+
+def _pcie_rate(c: Card) -> float | None:
+    """What the card's link moves one way: measured if it was, else what such a link usually reaches [B/s]."""
+    generation, width = c.gen_load or c.gen_max, c.width_load or c.width_max
+    return c.h2d_together or c.h2d or (pcie_payload(generation, width) if generation and width else None) or None
 
 
 def _link(host: str, p: Pair) -> dict[str, Any]:

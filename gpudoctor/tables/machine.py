@@ -9,7 +9,7 @@ TABLES = (
         (*texts("host: host"), *ints("device: index by NVML"), *texts("name: product name; uuid: UUID; bus_id: PCI bus id; arch: compute capability, e.g. 12.0; driver: driver version"),
          *ints("memory: total [B]; sm_count: multiprocessors; pcie_gen: current generation; pcie_width: current lanes; pcie_gen_max: card and slot can do; pcie_width_max: card and slot can do; numa: NUMA node, -1 unknown"),
          *ints("pcie_gen_load: generation while copying; pcie_width_load: lanes while copying; pcie_gen_card: the card alone can do; pcie_width_card: the card alone can do; nvlinks: active NVLinks"),
-         *floats("h2d: measured, host to card, pinned [B/s]; d2h: measured, card to host, pinned [B/s]; h2d_together: measured while every card copies [B/s]"),
+         *floats("h2d: measured, host to card, pinned [B/s]; d2h: measured, card to host, pinned [B/s]; h2d_together: measured while every card copies [B/s]; pcie_rate: what its PCIe link moves one way, measured or as such links usually do [B/s]"),
          *flags("mig: partitioned by MIG; display: a display hangs on it")),
     ),
     Table(

@@ -151,6 +151,13 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     assert read(path).store.count("gpu_op") == 2
 
 
+def test_rows_that_cannot_be_true_are_dropped_and_counted(tmp_path: Path) -> None:
+    events = [kernel(5), kernel(9, dur=-2, corr=2), kernel(-4, corr=3), call(1, 1, "cudaLaunchKernel", 1), call(2, 1e19, "cudaStreamSynchronize", 2)]
+    store = read(trace(tmp_path, events)).store
+    assert [store.count(t) for t in ("gpu_op", "api", "sync")] == [1, 1, 0]
+    assert store.query('SELECT dropped, gpu_ops, api_calls, start, "end" FROM capture') == [{"dropped": 3, "gpu_ops": 1, "api_calls": 1, "start": 1000, "end": 6000}]
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, packed: bool) -> None:
     raw = gzip.decompress((DATA / "kineto_item_each_step.json.gz").read_bytes())

@@ -116,6 +116,20 @@ def test_what_can_be_read_of_several_is_read(tmp_path: Path) -> None:
         read(tmp_path / "absent.json")
 
 
+def test_sixty_four_ranks_by_local_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "WORTH_PROCESSES", 0)
+    about = json.loads(gzip.decompress(RANKS[0].read_bytes()))
+    for rank in range(64):
+        about["distributedInfo"] = {"rank": rank, "world_size": 64, "backend": "gloo"}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(about))
+    one, all_of_them = read(RANKS[0]).store, read(tmp_path)
+    assert not all_of_them.problems
+    counts = {table: all_of_them.store.query(f'SELECT rank, count(*) AS n FROM "{table}" GROUP BY rank ORDER BY rank') for table in ("gpu_op", "api", "op", "gap")}
+    for table, rows in counts.items():
+        assert [r["rank"] for r in rows] == list(range(64)), table
+        assert {r["n"] for r in rows} == {one.count(table)}, table
+
+
 def test_dask_without_a_scheduler_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="needs the extra [dask]")
     monkeypatch.setattr(pool, "_DASK_TIMEOUT_S", 1)
