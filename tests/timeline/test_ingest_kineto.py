@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
+from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest, unpack
 
 DATA = Path(__file__).parents[1] / "data" / "captures"
 
@@ -168,6 +169,15 @@ def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, packed: boo
     assert result.store.query("SELECT truncated FROM capture") == [{"truncated": True}]
     assert len(result.problems) == 1
     assert result.store.count("cpu_op") > 0
+
+
+def test_the_standard_library_unpacks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = DATA / "kineto_item_each_step.json.gz"
+    want = gzip.decompress(packed.read_bytes())
+    assert b"".join(unpack.chunks(packed)) == want
+    monkeypatch.setattr(unpack, "zlib", zlib)
+    monkeypatch.setattr(unpack, "_DAMAGED", zlib.error)
+    assert b"".join(unpack.chunks(packed)) == want
 
 
 def test_json_without_events_is_refused(tmp_path: Path) -> None:
