@@ -111,9 +111,12 @@ class Store:
     def _write(self, *tables: str) -> None:
         with self._lock:
             for name in tables:
-                if waiting := self._waiting.pop(name, None):
-                    self._waiting_bytes -= sum(t.nbytes for t in waiting)
-                    self._insert(name, pa.concat_tables(waiting, promote_options="default").unify_dictionaries())
+                alike: dict[tuple[str, ...], list[pa.Table]] = {}
+                for table in self._waiting.pop(name, ()):
+                    self._waiting_bytes -= table.nbytes
+                    alike.setdefault(tuple(f.name for f in table.schema if pa.types.is_dictionary(f.type)), []).append(table)
+                for group in alike.values():
+                    self._insert(name, pa.concat_tables(group, promote_options="default").unify_dictionaries())
 
     def _insert(self, name: str, data: pa.Table) -> None:
         names = ", ".join(f'"{c}"' for c in data.schema.names)

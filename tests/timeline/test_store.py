@@ -31,11 +31,12 @@ def test_tables_of_other_columns_are_joined() -> None:
     assert store.query("SELECT start, corr, tid FROM api ORDER BY start") == [{"start": 1, "corr": 7, "tid": None}, {"start": 2, "corr": None, "tid": 9}]
 
 
-def test_texts_by_dictionary_are_joined() -> None:
+def test_texts_are_joined_by_dictionary_or_plain() -> None:
     store = Store()
     for kind in ("kernel", "comm", "kernel"):
         store.add("gpu_op", pa.table({"kind": pa.array([kind]).dictionary_encode()}))
-    assert sorted(store.table("gpu_op")["kind"].to_pylist()) == ["comm", "kernel", "kernel"]
+        store.add("gpu_op", pa.table({"kind": [kind.upper()]}))
+    assert sorted(store.table("gpu_op")["kind"].to_pylist()) == ["COMM", "KERNEL", "KERNEL", "comm", "kernel", "kernel"]
 
 
 def test_names_keep_their_numbers() -> None:
