@@ -62,6 +62,7 @@ class Launcher:
         self._where = (*where, self._chunk)
         self._blocks = min(tiles, resident_blocks(variant, self._index)) if self._in_order else -(-tiles // int(self._chunk))
         self._counters: dict[int, torch.Tensor] = {}
+        self._home = int(torch._C._cuda_getCurrentRawStream(self._index))
         if self._blocks:
             core = cuda_core()
             with torch.cuda.device(self.device):
@@ -82,9 +83,11 @@ class Launcher:
         bins = torch.empty((self.tensors if counted else 0, BINS), dtype=torch.int64, device=self.device)
         if not self._blocks:
             return scalars.zero_(), bins.zero_()
-        if self._first_tile and not self._ready.query():
-            self._ready.wait(torch.cuda.current_stream(self.device))
         stream = int(torch._C._cuda_getCurrentRawStream(self._index))
+        if self._first_tile and stream != self._home:
+            current = torch.cuda.current_stream(self.device)
+            self._ready.wait(current)
+            self._sent.record_stream(current)
         if torch.cuda.current_device() == self._index:
             self._launch(stream, scale, factor, key_of(seed), scalars, bins)
         else:

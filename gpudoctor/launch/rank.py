@@ -55,7 +55,7 @@ class Rank:
         try:
             from gpudoctor import probes
 
-            probes.install(s)
+            probes.install(s, arithmetic())
             self._probing = True
             if s.kineto:
                 from gpudoctor.launch.kineto import Window
@@ -118,6 +118,20 @@ class Rank:
         line = json.dumps(["env_var", {"rank": self.settings.rank, "name": [k for k, _ in rows], "value": [v for _, v in rows]}])
         with open(self.settings.folder / "capture" / f"environment.rank{self.settings.rank}.jsonl", "w", encoding="utf-8") as file:
             file.write(line + "\n")
+
+
+def arithmetic() -> Any:
+    """What computes gradient statistics: our kernel where the rank has a card, else None, for torch operations."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    with suppress(ImportError):
+        from gpudoctor.kernels.measure import KernelMeasure
+        from gpudoctor.probes.measure import Measure
+
+        return KernelMeasure(Measure())
+    return None
 
 
 def exit_status(error: BaseException | None) -> tuple[int, str]:

@@ -14,6 +14,9 @@ from gpudoctor.probes.models import Model, is_sharded
 from gpudoctor.probes.probe import Probe
 from gpudoctor.probes.proofs import Proofs
 
+Looked = tuple[list[int], list[int], torch.Tensor]
+"""Ids of parameters, elements of each, and their numbers on the device."""
+
 
 class Gradients(Probe):
     """Writes grad_stat, grad_hist and, through `Proofs`, bucket."""
@@ -23,8 +26,7 @@ class Gradients(Probe):
         self.proofs = Proofs(self.session)
         self.session.proofs = self.proofs
         self._hooks = CommHooks(self.session, self) if torch.distributed.is_available() else None
-        self._local: list[tuple[Model, list[int], torch.Tensor]] = []
-        self._local_details: list[tuple[Model, list[int], list[int], torch.Tensor, torch.Tensor]] = []
+        self._local: list[Looked] = []
         self._tickets: list[int] = []
 
     def on_forward_begin(self, model: Model, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -44,13 +46,9 @@ class Gradients(Probe):
         ids = self._ids(model, bucket.parameters(), index)
         self.proofs.before(model, index, buffer, path)
         grads = bucket.gradients()
-        positions = [i for i, p in enumerate(ids) if p >= 0]
+        positions = [i for i, p in enumerate(ids) if p >= 0 and grads[i].numel()]
         if positions:
-            kept = [grads[i] for i in positions]
-            self._local.append((model, [ids[i] for i in positions], self.session.measure.norms(kept)))
-            if self.session.detailed:
-                with self.session.rare():
-                    self._detail(model, [ids[i] for i in positions], kept)
+            self._local.append(self._look([ids[i] for i in positions], [grads[i] for i in positions]))
 
     def sent(self, model: Model, bucket: Any, future: Any) -> None:
         """The reduction is under way."""
@@ -67,7 +65,9 @@ class Gradients(Probe):
         if not (self._on and self.session.sampled):
             self._local.clear()
             return
-        self._write_local()
+        for looked in self._local:
+            self._write(looked, "local")
+        self._local.clear()
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for model in self.session.models:
             if model.kind == "fsdp":
@@ -80,7 +80,7 @@ class Gradients(Probe):
                     ids.append(model.first_id + i)
                     grads.append(grad)
             if grads:
-                self._write(model, ids, grads, "reduced")
+                self._write(self._look(ids, grads), "reduced")
 
     def _ids(self, model: Model, params: list[Any], bucket: int) -> list[int]:
         index = model.index()
@@ -92,34 +92,17 @@ class Gradients(Probe):
                 model.buckets[i] = bucket
         return out
 
-    def _detail(self, model: Model, ids: list[int], grads: list[torch.Tensor]) -> None:
-        measure = self.session.measure
-        self._local_details.append((model, ids, [g.numel() for g in grads], measure.details(grads), measure.histograms(grads)))
+    def _look(self, ids: list[int], grads: list[torch.Tensor]) -> Looked:
+        """Norms of some gradients; in a detailed step their details and histograms too, one after the other in one row of numbers."""
+        measure, numels = self.session.measure, [g.numel() for g in grads]
+        if not self.session.detailed:
+            return ids, numels, measure.norms(grads)
+        with self.session.rare():
+            return ids, numels, torch.cat([part.reshape(-1) for part in measure.everything(grads)])
 
-    def _write_local(self) -> None:
-        details = {ids[0]: (numels, d, h) for _, ids, numels, d, h in self._local_details}
-        for model, ids, norms in self._local:
-            if ids[0] in details:
-                numels, d, h = details[ids[0]]
-                self._emit(ids, numels, norms, "local", d, h)
-            else:
-                numels = [model.params[i - model.first_id].numel() for i in ids] if model.params else []
-                self._emit(ids, numels, norms, "local", None, None)
-        self._local.clear()
-        self._local_details.clear()
-
-    def _write(self, model: Model, ids: list[int], grads: list[torch.Tensor], stage: str) -> None:
-        measure = self.session.measure
-        norms = measure.norms(grads)
-        details = histograms = None
-        if self.session.detailed:
-            with self.session.rare():
-                details, histograms = measure.details(grads), measure.histograms(grads)
-        self._emit(ids, [g.numel() for g in grads], norms, stage, details, histograms)
-
-    def _emit(self, ids: list[int], numels: list[int], norms: torch.Tensor, stage: str, details: torch.Tensor | None, histograms: torch.Tensor | None) -> None:
+    def _write(self, looked: Looked, stage: str) -> None:
+        ids, numels, numbers = looked
         session, step, n = self.session, self.session.step, len(ids)
-        parts = [norms] + ([details.reshape(-1), histograms.reshape(-1)] if details is not None and histograms is not None else [])
 
         def arrived(values: list[float]) -> None:
             columns: dict[str, Any] = {"step": step, "param_id": ids, "stage": stage, "numel": numels, "norm": values[:n]}
@@ -134,7 +117,7 @@ class Gradients(Probe):
                 columns["nonfinite"] = [0 if v - v == 0 else 1 for v in columns["norm"]]
             session.emit("grad_stat", **columns)
 
-        session.readback.later(torch.cat(parts), arrived)
+        session.readback.later(numbers, arrived)
 
     def _histogram(self, ids: list[int], step: int, stage: str, counts: list[float]) -> None:
         rows = [(ids[k // 64], k % 64 + LOWEST, int(c)) for k, c in enumerate(counts) if c > 0]

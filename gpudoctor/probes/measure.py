@@ -54,6 +54,10 @@ class Measure:
             rows.append(counts.clamp_(min=0))
         return _together(rows)
 
+    def everything(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Norms, details and histograms of each."""
+        return self.norms(tensors), self.details(tensors), self.histograms(tensors)
+
     def proof(self, flat: torch.Tensor) -> torch.Tensor:
         """Sum, ±1 sketch and squared norm of a 1-D tensor: float64, shape (3,). Sum and sketch are linear."""
         flat = flat.detach()

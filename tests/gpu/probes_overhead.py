@@ -1,6 +1,6 @@
 """What the probes cost on a GPU: a bare step against one with gradient statistics on every step, two processes in turns.
 
-    python tests/gpu/probes_overhead.py [--rounds 12] [--steps 20] [--batch 16]
+    python tests/gpu/probes_overhead.py [--rounds 12] [--steps 20] [--batch 16] [--budget 1]
 
 A GPT-2-small-sized model in bf16 autocast, one rank. Each process trains its own copy and takes its turn when told.
 Prints medians, their ratio (the target is 1.005 or less), the probes' own account, and how many steps have statistics.
@@ -24,14 +24,15 @@ ROOT = Path(__file__).parents[2]
 WARMUP = 8
 
 
-def worker(mode: str, out: str, batch: int, steps: int, rounds: int, tiny: bool) -> None:
+def worker(mode: str, out: str, batch: int, steps: int, rounds: int, tiny: bool, budget: float | None) -> None:
     """Train; a line on stdin asks for `steps` steps, the answer is their time in ns."""
     sys.path.insert(0, str(ROOT))
     if mode == "probes":
         from gpudoctor import probes
+        from gpudoctor.launch.rank import arithmetic
         from gpudoctor.probes.settings import ProbeSettings
 
-        probes.install(ProbeSettings(out, rank=0, world_size=1, nvtx=False, overhead_budget=0.05))
+        session = probes.install(ProbeSettings(out, rank=0, world_size=1, nvtx=False, overhead_budget=budget), arithmetic())
     import torch
 
     device = "cpu" if tiny else "cuda"
@@ -68,6 +69,7 @@ def worker(mode: str, out: str, batch: int, steps: int, rounds: int, tiny: bool)
         print(time.perf_counter_ns() - begin, flush=True)
     if mode == "probes":
         probes.finish()
+        print(f"statistics by {type(session.measure).__name__}", getattr(session.measure, "failure", ""), file=sys.stderr)
 
 
 def _gpt(layers: int, width: int, heads: int, length: int, words: int) -> Any:
@@ -110,14 +112,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--budget", type=float, help="share of a step that probes may cost on the host; 1 looks at every step")
     parser.add_argument("--tiny", action="store_true", help="a toy model on the CPU, to try the script itself")
     parser.add_argument("--worker", nargs=2, metavar=("MODE", "OUT"))
     a = parser.parse_args()
     if a.worker:
-        worker(*a.worker, a.batch, a.steps, a.rounds, a.tiny)
+        worker(*a.worker, a.batch, a.steps, a.rounds, a.tiny, a.budget)
         return
     with tempfile.TemporaryDirectory() as out:
-        flags = ["--rounds", str(a.rounds), "--steps", str(a.steps), "--batch", str(a.batch), *(["--tiny"] if a.tiny else [])]
+        flags = ["--rounds", str(a.rounds), "--steps", str(a.steps), "--batch", str(a.batch), *(["--tiny"] if a.tiny else []), *(["--budget", str(a.budget)] if a.budget else [])]
         ranks = {
             mode: subprocess.Popen([sys.executable, __file__, "--worker", mode, out, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for mode in ("bare", "probes")

@@ -2,7 +2,7 @@
 
 Four processes on one GPU, in turns.
 
-    python tests/gpu/sanitize_bench.py [--rounds 6] [--steps 10]
+    python tests/gpu/sanitize_bench.py [--rounds 6] [--steps 10] [--shape gpt2-small --batch 32]
 
 Each process trains the same model and takes its turn when told. Prints the median step of each and the ratios, for a
 GPT-2-small-sized model in bf16 and for a small one that is bound by launches. Needs one CUDA GPU.
@@ -21,11 +21,12 @@ SHAPES = {"gpt2-small": (12, 768, 12, 8, 1024), "tiny": (4, 256, 4, 8, 128)}
 MODES = ("bare", "gpudoctor", "windows", "torch")
 
 
-def worker(mode: str, shape: str, steps: int) -> None:
+def worker(mode: str, shape: str, steps: int, size: int) -> None:
     import torch
     from torch import nn
 
     layers, width, heads, batch, length = SHAPES[shape]
+    batch = size or batch
     torch.manual_seed(0)
     embed = nn.Embedding(8192, width)
     block = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, activation="gelu", batch_first=True, norm_first=True)
@@ -91,9 +92,9 @@ def worker(mode: str, shape: str, steps: int) -> None:
         print(f"{len(sanitizer.races)} races, {sanitizer.detector.order} operations, failures: {sanitizer.mode.failure or 0}", watched and f"watched {watched} steps", flush=True)
 
 
-def bench(shape: str, rounds: int, steps: int) -> None:
+def bench(shape: str, rounds: int, steps: int, size: int) -> None:
     workers = {
-        mode: subprocess.Popen([sys.executable, __file__, "--worker", mode, "--shape", shape, "--steps", str(steps)],
+        mode: subprocess.Popen([sys.executable, __file__, "--worker", mode, "--shape", shape, "--steps", str(steps), "--batch", str(size)],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for mode in MODES
     }
@@ -126,12 +127,13 @@ def main() -> None:
     parser.add_argument("--shape", choices=list(SHAPES))
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=0, help="sequences a step; 0 is the shape's own")
     options = parser.parse_args()
     if options.worker:
-        worker(options.worker, options.shape, options.steps)
+        worker(options.worker, options.shape, options.steps, options.batch)
         return
     for shape in [options.shape] if options.shape else SHAPES:
-        bench(shape, options.rounds, options.steps)
+        bench(shape, options.rounds, options.steps, options.batch)
 
 
 if __name__ == "__main__":
