@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -73,7 +74,7 @@ def _verdict(report: Report) -> RenderableType:
 def _block(f: Finding, ascii_only: bool) -> RenderableType:
     place = f"{plain(f.location.path)}:{f.location.line}" if f.location else ""
     head = Text.assemble((f.severity.name, STYLE[f.severity]), f" {f.rule} ", (f.name, "bold"), *((f"  {place}", "underline"),) * bool(place))
-    details = [d for d in (_cost(f), _many("rank", f.ranks), _many("GPU", f.devices), _many("stream", f.streams), f"seen {f.count} times" if f.count > 1 else "", f.confidence.name) if d]
+    details = [d for d in (_cost(f), _many("rank", f.ranks), _many("GPU", f.devices), _many("stream", [s if s >= 0 else "default" for s in f.streams]), f"seen {f.count} times" if f.count > 1 else "", f.confidence.name) if d]
     dot = " - " if ascii_only else " · "
     parts: list[RenderableType] = [head, Text(dot.join(details), style="dim"), Text(plain(f.message))]
     if f.location and (lines := excerpt(f.location)):
@@ -88,7 +89,7 @@ def _cost(f: Finding) -> str:
     return f"costs {duration(f.cost_ns)} a step" if f.values.get("cost_per") == "step" else f"costs {duration(f.cost_ns)} in all"
 
 
-def _many(noun: str, numbers: list[int]) -> str:
+def _many(noun: str, numbers: Sequence[int | str]) -> str:
     if not numbers:
         return ""
     shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
