@@ -1,9 +1,11 @@
-"""Where Nsight Systems is on this machine."""
+"""Where Nsight Systems is on this machine, and whether it can make reports."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,3 +29,24 @@ def find_nsys(environment: Mapping[str, str] | None = None, root: Path = Path("/
             if os.access(path, os.X_OK):
                 return path
     return None
+
+
+def why_no_report(nsys: Path) -> str:
+    """Why this nsys can capture and still make no report, "" where nothing is known against it.
+
+    The nsys that comes with Nsight Compute lacks the importer, or libraries that the importer needs: then only a
+    `.qdstrm` comes out, after the run.
+    """
+    folder = nsys.resolve().parent
+    if not folder.name.startswith("target-"):
+        return ""
+    importer = next(iter(sorted(folder.parent.glob("*linux*/QdstrmImporter"))), None)
+    if importer is None:
+        return "its importer is not installed"
+    libraries = os.pathsep.join(filter(None, (str(importer.parent), os.environ.get("LD_LIBRARY_PATH"))))
+    try:
+        done = subprocess.run([importer, "--version"], env={"LD_LIBRARY_PATH": libraries}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "its importer does not start"
+    missing = re.search(r"libraries: (\S+?):", done.stderr)
+    return f"its importer lacks {missing[1]}" if done.returncode and missing else ""

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor.errors import InputError, UsageError
-from gpudoctor.launch import nsys
 from gpudoctor.launch.command import Launch, check_launcher, check_script, gpus, launcher, torchrun
 from gpudoctor.launch.live import LiveLine
+from gpudoctor.launch.nsys import under_nsys
 from gpudoctor.launch.session import Session, private_folder, run_session
 from gpudoctor.launch.surroundings import record_machine
+from gpudoctor.nsight import find_nsys, why_no_report
 from gpudoctor.probes.settings import ProbeSettings
 from gpudoctor.rundir import RunDir
 
@@ -61,7 +62,7 @@ class Plan:
 def carry_out(plan: Plan, quiet_stdout: bool = False) -> tuple[RunDir, Session]:
     """Run the plan; with `quiet_stdout` all that the script prints goes to stderr."""
     _check(plan)
-    capture = _capture(plan.capture)
+    capture, nsys = _capture(plan.capture)
     run = _folder(plan)
     if gpus():
         record_machine(run)
@@ -71,8 +72,8 @@ def carry_out(plan: Plan, quiet_stdout: bool = False) -> tuple[RunDir, Session]:
             sanitize=plan.sanitize, overhead_budget=plan.overhead_budget, kineto=plan.capture_steps if capture == "kineto" else 0,
         )
         launch = _launch(plan, run, settings)
-        if capture == "nsys":
-            launch = nsys.wrap(launch, run)
+        if nsys is not None:
+            launch = under_nsys(launch, run, nsys)
         with LiveLine(sys.stderr) as live:
             session = run_session(run, folder, launch, hang_timeout=plan.hang_timeout, show=_show(live, quiet_stdout), tick=live.update,
                                   argv=plan.command_line)
@@ -95,14 +96,23 @@ def _launch(plan: Plan, run: RunDir, settings: ProbeSettings) -> Launch:
     return replace(launch, records=f"launch.{socket.gethostname()}.{os.getpid()}.jsonl") if plan.several_hosts else launch
 
 
-def _capture(wanted: str) -> str:
-    if wanted == "nsys" and nsys.find() is None:
-        raise UsageError("--capture nsys: no nsys found on PATH, in $NSYS or in the usual folders; install Nsight Systems or choose another capture")
-    if wanted != "auto":
-        return wanted
-    if not gpus():
-        return "probes"
-    return "nsys" if nsys.find() is not None else "kineto"
+def _capture(wanted: str) -> tuple[str, Path | None]:
+    """The kind of capture, and the nsys that makes it."""
+    if wanted not in ("auto", "nsys"):
+        return wanted, None
+    if wanted == "auto" and not gpus():
+        return "probes", None
+    nsys = find_nsys()
+    if nsys is None:
+        if wanted == "nsys":
+            raise UsageError("--capture nsys: no nsys found on PATH, in $NSYS or in the usual folders; install Nsight Systems or choose another capture")
+        return "kineto", None
+    if why := why_no_report(nsys):
+        if wanted == "nsys":
+            raise UsageError(f"--capture nsys: {nsys} makes no reports ({why}); install Nsight Systems or choose another capture")
+        print(f"gpudoctor: {nsys} makes no reports ({why}); torch.profiler captures instead", file=sys.stderr)
+        return "kineto", None
+    return "nsys", nsys
 
 
 def _folder(plan: Plan) -> RunDir:

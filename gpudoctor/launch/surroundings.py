@@ -18,4 +18,6 @@ def record_machine(run: RunDir, machine: Machine | None = None) -> None:
     with suppress(Exception):
         tables = examine(machine or LiveMachine(copy=False)).tables()
         lines = [json.dumps([table, row]) for table in _KEPT for row in tables.get(table, ())]
+        if tables["gpu"] and not tables["link"]:
+            lines.append(json.dumps(["link", {"host": []}]))  # one card: there is nothing between cards to judge
         (run.capture / "machine.jsonl").write_text("".join(line + "\n" for line in lines), "utf-8")

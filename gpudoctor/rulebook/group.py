@@ -67,7 +67,8 @@ def _join_neighbours(groups: dict[_Key, list[Evidence]]) -> None:
     """A rank names the line where the fault struck, the source the line to change: join them where they lie close together."""
     told = [k for k, items in groups.items() if k[1] and all(e.rank is None for e in items)]
     for key in [k for k, items in groups.items() if k[1] and k not in told]:
-        near = [k for k in told if k[:2] == key[:2] and 0 < abs(k[2] - key[2]) <= NEIGHBOURS]
+        near = [k for k in told if k[:2] == key[:2] and abs(k[2] - key[2]) <= NEIGHBOURS]
+        near = [k for k in near if k[2] == key[2]] or near
         if len(near) == 1 and key in groups:
             groups[near[0]].extend(replace(e, location=None) for e in groups.pop(key))
 

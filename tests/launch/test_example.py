@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.launch import nsys
+from gpudoctor.nsight import find_nsys
 from tests.launch.running import run
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "train_ddp.py")
@@ -39,7 +39,7 @@ def test_kineto_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.nsys
-@pytest.mark.skipif(nsys.find() is None, reason="needs Nsight Systems: `.ci/nsys.sh FOLDER` unpacks Debian's, then set NSYS=FOLDER/nsys")
+@pytest.mark.skipif(find_nsys() is None, reason="needs Nsight Systems: `.ci/nsys.sh FOLDER` unpacks Debian's, then set NSYS=FOLDER/nsys")
 def test_nsys_records_the_ranks_ranges(tmp_path: Path) -> None:
     ran = run(tmp_path, EXAMPLE, options=("--no-lint", "--capture", "nsys"), timeout=240)
     assert ran.code == 0, ran.stderr

@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 
 from gpudoctor.errors import GpudoctorError, UsageError
-from gpudoctor.launch import ends, flight, nsys, stacks
+from gpudoctor.launch import ends, flight, stacks
+from gpudoctor.launch import plan as planning
 from gpudoctor.launch.command import torchrun
 from gpudoctor.launch.environment import allowed, nccl_defaults
 from gpudoctor.launch.live import LiveLine, describe
 from gpudoctor.launch.loops import loop_around
+from gpudoctor.launch.nsys import under_nsys
 from gpudoctor.launch.output import Output
 from gpudoctor.launch.plan import Plan, carry_out
 from gpudoctor.launch.surroundings import record_machine
 from gpudoctor.launch.where import is_users
 from gpudoctor.machine.seam import RecordedMachine
+from gpudoctor.nsight import find_nsys
 from gpudoctor.probes.heartbeat import SLOTS, Beat, Heart, read
 from gpudoctor.probes.settings import ProbeSettings, from_environment
 from gpudoctor.rundir import RunDir
@@ -108,6 +111,13 @@ def test_machine_is_recorded_with_the_run(tmp_path: Path) -> None:
     tables = [json.loads(line)[0] for line in (run.capture / "machine.jsonl").read_text("utf-8").splitlines()]
     assert tables.count("gpu") == 2
     assert set(tables) == {"gpu", "link", "machine_fact"}
+
+
+def test_between_the_cards_of_a_machine_with_one_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run")
+    record_machine(run, RecordedMachine.load(Path(__file__).parents[1] / "machine" / "data" / "one_card.json"))
+    lines = [json.loads(line) for line in (run.capture / "machine.jsonl").read_text("utf-8").splitlines()]
+    assert [row for table, row in lines if table == "link"] == [{"host": []}]
 
 
 def test_loop_around(tmp_path: Path) -> None:
@@ -233,12 +243,41 @@ def test_nsys_is_found_by_name_and_path(tmp_path: Path) -> None:
     tool = tmp_path / "nsys"
     tool.write_text("#!/bin/sh\n", "utf-8")
     tool.chmod(0o755)
-    assert nsys.find({"NSYS": str(tool)}) == tool
-    assert nsys.find({"PATH": str(tmp_path)}) == tool
-    assert nsys.find({"NSYS": str(tmp_path / "absent")}) is None
-    launch = nsys.wrap(torchrun_like(tmp_path), RunDir(tmp_path), tool)
+    assert find_nsys({"NSYS": str(tool)}) == tool
+    assert find_nsys({"PATH": str(tmp_path)}) == tool
+    assert find_nsys({"NSYS": str(tmp_path / "absent")}) is None
+    launch = under_nsys(torchrun_like(tmp_path), RunDir(tmp_path), tool)
     assert launch.argv[:4] == (str(tool), "profile", "-t", "cuda,nvtx")
     assert launch.argv[-2:] == ("python", "train.py")
+
+
+def bundled_nsys(tmp_path: Path, importer: str | None) -> Path:
+    """As Nsight Compute brings it: target-linux-x64/nsys, its importer in a folder beside."""
+    places = {"target-linux-x64/nsys": "exit 0"} | ({"linux-desktop-x64/QdstrmImporter": importer} if importer is not None else {})
+    for place, script in places.items():
+        (tmp_path / place).parent.mkdir()
+        (tmp_path / place).write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+        (tmp_path / place).chmod(0o755)
+    return tmp_path / "target-linux-x64" / "nsys"
+
+
+@pytest.mark.parametrize(
+    ("importer", "why"),
+    [
+        (None, "its importer is not installed"),
+        ("echo 'QdstrmImporter: error while loading shared libraries: libdw.so.1: cannot open shared object file' >&2; exit 127", "its importer lacks libdw.so.1"),
+        ("echo 2025.3.1", ""),
+    ],
+)
+def test_an_nsys_that_makes_no_reports_gives_way_to_kineto(importer: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = bundled_nsys(tmp_path, importer)
+    monkeypatch.setenv("NSYS", str(tool))
+    monkeypatch.setattr(planning, "gpus", lambda: 2)
+    assert planning._capture("auto") == (("kineto", None) if why else ("nsys", tool))
+    assert (f"{tool} makes no reports ({why}); torch.profiler captures instead" in capsys.readouterr().err) == bool(why)
+    if why:
+        with pytest.raises(UsageError, match=f"makes no reports .{why}"):
+            planning._capture("nsys")
 
 
 def torchrun_like(tmp_path: Path) -> Any:

@@ -102,3 +102,11 @@ def test_the_line_where_a_fault_struck_joins_the_line_to_change_when_they_are_cl
     assert (found.location, found.ranks) == (Location("train.py", 31), [0, 1])
     far = [Evidence(location=Location("train.py", 31)), Evidence(rank=0, location=Location("train.py", 60))]
     assert len(findings_from([(rule, e) for e in far])) == 2
+
+
+def test_source_and_rank_name_the_same_line_in_groups_of_their_own(rule: Rule) -> None:
+    place = Location("train.py", 34)
+    seen = [Evidence(location=place, group="batch"), Evidence(rank=0, location=place, count=30), Evidence(location=Location("train.py", 36), group="labels")]
+    first, second = findings_from([(rule, e) for e in seen])
+    assert (first.location, first.ranks, first.count) == (place, [0], 30)
+    assert (second.location, second.ranks) == (Location("train.py", 36), [])

@@ -77,6 +77,12 @@ def test_without_nsys_the_message_says_where_it_was_looked_for(report: Path, mon
         read(report)
 
 
+def test_what_nsys_left_without_its_importer_names_the_importer(tmp_path: Path) -> None:
+    (tmp_path / "run.qdstrm").write_bytes(b"\x01\x02\x03")
+    with pytest.raises(InputError, match=r"run.qdstrm: nsys could not make its report of it; `QdstrmImporter -i "):
+        read(tmp_path / "run.qdstrm")
+
+
 def test_where_nsys_is_looked_for(tmp_path: Path) -> None:
     def make(place: str) -> Path:
         path = tmp_path / place / "nsys"

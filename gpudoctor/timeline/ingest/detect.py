@@ -86,6 +86,8 @@ def source_of(path: Path) -> Source:
     for source in offered():
         if source.reader.matches(head, path):
             return source
+    if path.suffix == ".qdstrm":
+        raise InputError(f"{path}: nsys could not make its report of it; `QdstrmImporter -i {path}`, of the same Nsight Systems, does, or says what it lacks")
     if path.suffix in (".nsys-rep", ".qdrep", ".sqlite"):
         raise InputError(f"{path}: named like an nsys report, but its content is not one")
     raise InputError(f"{path}: not a capture that gpudoctor knows (nsys report, .sqlite or parquetdir, Kineto .json, memory snapshot, flight-recorder dump, NCCL log, run folder)")
