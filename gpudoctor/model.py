@@ -42,7 +42,8 @@ class Evidence:
 
     Times are int64 ns on the capture's clock. `cost_ns` is the whole time lost to this observation on its rank;
     `count` is how many events it stands for. `group` names the cause: evidence with one rule, location and group
-    becomes one finding. `severity` and `confidence` override the rule's.
+    becomes one finding. `severity` and `confidence` override the rule's. `traced` says that a capture showed it,
+    which may hold fewer steps than the run.
     """
 
     rank: int | None = None
@@ -56,6 +57,7 @@ class Evidence:
     group: str = ""
     severity: Severity | None = None
     confidence: Confidence | None = None
+    traced: bool = False
     values: dict[str, Any] = field(default_factory=dict)
 
 

@@ -1,5 +1,5 @@
 WITH steady AS (
-    SELECT rank, count(*) AS steps FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, count(*) AS steps FROM traced_step WHERE NOT warmup GROUP BY rank
 ), copy AS (
     SELECT o.*, lead(o.launch) OVER (PARTITION BY o.rank, o.tid ORDER BY o.launch, o.corr) AS next_launch
     FROM op o WHERE o.kind = 'memcpy' AND o.copy_kind = 'd2h' AND o.dst_mem = 'pinned' AND o.step IS NOT NULL AND o.graph IS NULL AND o.launched < o."end"

@@ -1,5 +1,5 @@
 WITH steady AS (
-    SELECT rank, count(*) AS steps FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, count(*) AS steps FROM traced_step WHERE NOT warmup GROUP BY rank
 ), made AS (
     SELECT h.rank, s.path, s.line, min(h.start) AS start_ns, max(h."end") AS end_ns, count(*) AS count,
         count(DISTINCT h.step) FILTER (NOT h.warmup) AS hit, coalesce(sum(h."end" - h.start) FILTER (NOT h.warmup), 0) AS cost_ns

@@ -1,7 +1,7 @@
 WITH steady AS (
-    SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM traced_step WHERE NOT warmup GROUP BY rank
 ), passed AS (
-    SELECT rank, count(*) AS steps FROM step GROUP BY rank
+    SELECT rank, count(*) AS steps FROM traced_step GROUP BY rank
 ), wait AS (
     SELECT w.*, CASE WHEN w.kind = 'copy' AND w.count = 0 THEN 'copy and stream_sync' ELSE n.text END AS call,
         coalesce(w.path IS NOT NULL OR w.operator IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal'), false) AS named

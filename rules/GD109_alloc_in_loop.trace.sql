@@ -1,5 +1,5 @@
 WITH steady AS (
-    SELECT rank, count(*) AS steps FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, count(*) AS steps FROM traced_step WHERE NOT warmup GROUP BY rank
 ), call AS (
     SELECT h.*, s.path, s.line, s.callee FROM host_call h LEFT JOIN call_site s ON s.rank = h.rank AND s.corr = h.corr
     WHERE h.kind IN ('alloc', 'free')

@@ -1,5 +1,5 @@
 WITH steady AS (
-    SELECT rank, count(*) AS steps FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, count(*) AS steps FROM traced_step WHERE NOT warmup GROUP BY rank
 ), moved AS (
     SELECT rank, corr, any_value(device) AS device, any_value(stream) AS stream, sum(bytes) AS bytes, any_value(copy_kind) AS copy_kind,
         any_value(src_mem) AS src_mem, any_value(dst_mem) AS dst_mem

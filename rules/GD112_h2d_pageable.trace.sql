@@ -1,5 +1,5 @@
 WITH steady AS (
-    SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM traced_step WHERE NOT warmup GROUP BY rank
 ), site AS (
     SELECT o.rank, o.device, o.stream, s.path, s.line, min(o.start) AS start_ns, max(o."end") AS end_ns, count(*) AS count, sum(o.bytes) AS total,
         min(o.bytes) AS least, max(o.bytes) AS bytes, sum(o."end" - o.start) AS gpu_ns, sum(o.launched - o.launch) AS host_ns,

@@ -9,7 +9,7 @@ WITH seen AS (
 ), late AS (
     SELECT side, rank, sum(lag) AS lag, sum(n) AS n, count(DISTINCT step) AS steps, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM stepped GROUP BY side, rank
 ), pace AS (
-    SELECT rank, avg("end" - start) AS ns FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank
+    SELECT rank, avg("end" - start) AS ns FROM traced_step WHERE NOT warmup GROUP BY rank
 )
 SELECT l.rank, l.start_ns, l.end_ns, l.n::BIGINT AS count, l.lag::BIGINT AS cost_ns, l.rank AS last_rank, (l.lag / t.steps)::BIGINT AS lag_per_step,
     l.lag / t.lag AS share_of_waiting, l.lag / t.steps / p.ns AS share, t.steps

@@ -112,7 +112,7 @@ def _syncs(store: Store) -> float | None:
         return None
     return _scalar(store, f"""
         SELECT max(n) FROM (SELECT s.rank, count(*)::DOUBLE / count(DISTINCT p.step) AS n
-        FROM sync s JOIN step p ON s.rank = p.rank AND s.start >= p.start AND s.start < p."end"
+        FROM sync s JOIN traced_step p ON s.rank = p.rank AND s.start >= p.start AND s.start < p."end"
         WHERE s.kind IN ('stream', 'event', 'device') AND {_STEADY} GROUP BY s.rank)""") or 0.0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpudoctor.config import Config
 from gpudoctor.model import Report, Subject
 from gpudoctor.report.facts import summarise
+from gpudoctor.report.function_places import widen
 from gpudoctor.report.places import mark, shorten
 from gpudoctor.report.plots import chart_rows
 from gpudoctor.rulebook.detect import Seen, detect_in_tables
@@ -38,7 +39,8 @@ def build_report(
         seen.evidence += tables.evidence
         seen.abstained += tables.abstained
     shorten(e for _, e in seen.evidence)
-    found = findings_from(seen.evidence, steps_by_rank(store) if store else None)
+    widen((e for _, e in seen.evidence), [e.location.path for _, e in seen.evidence if e.location and not e.traced])
+    found = findings_from(seen.evidence, *(steps_by_rank(store) if store else ()))
     mark(found)
     kept, silenced = split_suppressed(found, config.per_file_ignores)
     summary = summarise(store) if store is not None else {}
@@ -50,7 +52,12 @@ def build_report(
     return Report(subject, kept, seen.abstained, summary, chart_rows(store, kept) if charts and store is not None else {})
 
 
-def steps_by_rank(store: Store) -> dict[int, int]:
+def steps_by_rank(store: Store) -> tuple[dict[int, int], dict[int, int]]:
+    """Steady steps of each rank, and those of them that its capture saw."""
+    return _steady(store, "step"), _steady(store, "traced_step")
+
+
+def _steady(store: Store, table: str) -> dict[int, int]:
     """Steady steps of each rank."""
-    rows = store.query("SELECT rank, count(*) AS n FROM step WHERE NOT coalesce(warmup, false) GROUP BY rank")
+    rows = store.query(f"SELECT rank, count(*) AS n FROM {table} WHERE NOT coalesce(warmup, false) GROUP BY rank")
     return {int(r["rank"]): int(r["n"]) for r in rows if r["rank"] is not None}

@@ -22,10 +22,10 @@ def chart_rows(store: Store, findings: Iterable[Finding] = ()) -> dict[str, Rows
 
 
 _WINDOW = """
-    SELECT rank, min(start) AS origin, NULL::BIGINT AS until FROM gpu_op WHERE rank NOT IN (SELECT rank FROM step WHERE NOT coalesce(warmup, false)) GROUP BY rank
+    SELECT rank, min(start) AS origin, NULL::BIGINT AS until FROM gpu_op WHERE rank NOT IN (SELECT rank FROM traced_step WHERE NOT warmup) GROUP BY rank
     UNION ALL
     SELECT rank, start, "end" FROM (
-        SELECT rank, start, "end", abs("end" - start - median("end" - start) OVER (PARTITION BY rank)) AS off FROM step WHERE NOT coalesce(warmup, false))
+        SELECT rank, start, "end", abs("end" - start - median("end" - start) OVER (PARTITION BY rank)) AS off FROM traced_step WHERE NOT warmup)
     QUALIFY row_number() OVER (PARTITION BY rank ORDER BY off, start, "end") = 1"""
 
 

@@ -84,6 +84,7 @@ def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[s
             answered = False
             seen.abstained.append(Abstention(rule.id, rule.slug, str(item.values["abstain"]), detector.would_help or ", ".join(detector.needs)))
         else:
+            item.traced = detector.kind == "trace"
             seen.evidence.append((rule, item))
     if answered:
         seen.answered.add(rule.id)

@@ -16,12 +16,14 @@ KEPT_EVIDENCE = 20
 NEIGHBOURS = 5  # lines
 
 _Key = tuple[str, str, int, str]
+_Counts = tuple[Mapping[int, int], Mapping[int, int]]
 
 
-def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps_by_rank: Mapping[int, int] | None = None) -> list[Finding]:
+def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps: Mapping[int, int] | None = None, traced: Mapping[int, int] | None = None) -> list[Finding]:
     """Group evidence into findings, worst first.
 
-    `steps_by_rank` counts the steady steps of each rank; with it costs are ns per step, without it per capture.
+    `steps` counts the steady steps of each rank, `traced` those of them that its capture saw (all, if left out); with
+    them costs are ns per step, without them per capture.
     Evidence that names no line of the source (a run, a capture, a log) joins the rule's finding there, if there is just one.
     """
     rules: dict[str, Rule] = {}
@@ -31,7 +33,8 @@ def findings_from(pairs: Iterable[tuple[Rule, Evidence]], steps_by_rank: Mapping
         groups[_key(rule, evidence)].append(evidence)
     _join_source(groups)
     _join_neighbours(groups)
-    found = [_finding(rules[key[0]], key[3], items, steps_by_rank or {}) for key, items in groups.items()]
+    counts = steps or {}, steps or {} if traced is None else traced
+    found = [_finding(rules[key[0]], key[3], items, counts) for key, items in groups.items()]
     return sorted(_causes_only(found, rules), key=rank_key)
 
 
@@ -64,10 +67,11 @@ def _join_source(groups: dict[_Key, list[Evidence]]) -> None:
 
 
 def _join_neighbours(groups: dict[_Key, list[Evidence]]) -> None:
-    """A rank names the line where the fault struck, the source the line to change: join them where they lie close together."""
+    """A rank names the line or the function where the fault struck, the source the line to change: join them where they lie close together."""
     told = [k for k, items in groups.items() if k[1] and all(e.rank is None for e in items)]
     for key in [k for k, items in groups.items() if k[1] and k not in told]:
-        near = [k for k in told if k[:2] == key[:2] and abs(k[2] - key[2]) <= NEIGHBOURS]
+        last = max((e.location.end_line or 0 for e in groups[key] if e.location), default=0)
+        near = [k for k in told if k[:2] == key[:2] and key[2] - NEIGHBOURS <= k[2] <= max(last, key[2] + NEIGHBOURS)]
         near = [k for k in near if k[2] == key[2]] or near
         if len(near) == 1 and key in groups:
             groups[near[0]].extend(replace(e, location=None) for e in groups.pop(key))
@@ -78,7 +82,7 @@ def _from_log(items: list[Evidence]) -> bool:
     return all("log_line" in e.values for e in items)
 
 
-def _finding(rule: Rule, group: str, items: list[Evidence], steps: Mapping[int, int]) -> Finding:
+def _finding(rule: Rule, group: str, items: list[Evidence], steps: _Counts) -> Finding:
     items = sorted(items, key=lambda e: (-(e.cost_ns or 0), e.rank or 0, e.start_ns or 0))
     place = next((e.location for e in items if e.location), None)
     ranks = sorted({e.rank for e in items if e.rank is not None})
@@ -104,17 +108,18 @@ def _finding(rule: Rule, group: str, items: list[Evidence], steps: Mapping[int, 
     )
 
 
-def _cost(items: list[Evidence], steps: Mapping[int, int], values: dict[str, Any]) -> int | None:
-    by_rank: dict[int, int] = defaultdict(int)
+def _cost(items: list[Evidence], steps: _Counts, values: dict[str, Any]) -> int | None:
+    """What the worst rank loses; seen in a capture and by the rank itself, it is the same loss, not two."""
+    totals: dict[tuple[int, bool], int] = defaultdict(int)
     for item in items:
         if item.cost_ns is not None:
-            by_rank[-1 if item.rank is None else item.rank] += item.cost_ns
-    if not by_rank:
+            totals[-1 if item.rank is None else item.rank, item.traced] += item.cost_ns
+    if not totals:
         return None
-    per_step = all(steps.get(r, 0) > 0 for r in by_rank)
+    over = {(rank, traced): steps[traced].get(rank, 0) for rank, traced in totals}
+    per_step = all(over.values())
     values["cost_per"] = "step" if per_step else "capture"
-    worst = max(total / (steps[r] if per_step else 1) for r, total in by_rank.items())
-    return round(worst)
+    return round(max(total / (over[key] if per_step else 1) for key, total in totals.items()))
 
 
 def _fingerprint(rule: Rule, place: Location | None, group: str, values: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from gpudoctor.tables.column import RANK, SPAN, Column, Table, choice, flags, fl
 
 NAME = Column("name_id", "int", "→ name")
 STEP = ints("step: step it belongs to, null outside steps")
+STEP_NUMBER = ints("step: optimizer step, from 0")
 WARMUP = flags("warmup: in a step that is set apart from steady state")
 DEVICE = ints("device: CUDA ordinal")
 
@@ -14,6 +15,7 @@ _TABLES = (
          *flags("optimizer: named like an optimizer; data: named like data loading")),
     ),
     Table("launch_call", "The call behind each correlation id.", (RANK, *ints("corr: correlation id"), *SPAN, *ints("tid: thread"))),
+    Table("traced_step", "Steps that the capture saw; of a rank without a capture all.", (RANK, *STEP_NUMBER, *SPAN, *WARMUP)),
     Table("step_span", "Steps as a function of host time; a row without a step closes a step that none follows at once.", (RANK, *ints("start: from when [ns]"), *STEP, *WARMUP)),
     Table(
         "op", "GPU work with its launching call and the step that launched it.",

@@ -60,10 +60,10 @@ _SERIES = {
     "GPU compute": ("ns", "SELECT step, avg(compute) AS value FROM step_time WHERE NOT warmup GROUP BY step"),
     "communication": ("ns", "SELECT step, avg(comm) AS value FROM step_time WHERE NOT warmup GROUP BY step"),
     "exposed communication": ("ns", "SELECT step, avg(exposed) AS value FROM step_time WHERE NOT warmup GROUP BY step"),
-    "host waits for the GPU": ("ns", """SELECT s.step, coalesce(sum(w.ns), 0) / count(DISTINCT s.rank) AS value FROM step s
-        LEFT JOIN host_wait w ON w.rank = s.rank AND w.step = s.step WHERE NOT coalesce(s.warmup, false) AND s.rank IN (SELECT rank FROM api) GROUP BY s.step"""),
-    "synchronising calls": ("n", """SELECT s.step, coalesce(sum(w.count), 0) / count(DISTINCT s.rank) AS value FROM step s
-        LEFT JOIN host_wait w ON w.rank = s.rank AND w.step = s.step WHERE NOT coalesce(s.warmup, false) AND s.rank IN (SELECT rank FROM api) GROUP BY s.step"""),
+    "host waits for the GPU": ("ns", """SELECT s.step, coalesce(sum(w.ns), 0) / count(DISTINCT s.rank) AS value FROM traced_step s
+        LEFT JOIN host_wait w ON w.rank = s.rank AND w.step = s.step WHERE NOT s.warmup AND s.rank IN (SELECT rank FROM api) GROUP BY s.step"""),
+    "synchronising calls": ("n", """SELECT s.step, coalesce(sum(w.count), 0) / count(DISTINCT s.rank) AS value FROM traced_step s
+        LEFT JOIN host_wait w ON w.rank = s.rank AND w.step = s.step WHERE NOT s.warmup AND s.rank IN (SELECT rank FROM api) GROUP BY s.step"""),
     "waiting for data": ("ns", "SELECT step, max(data_ns) AS value FROM step WHERE NOT coalesce(warmup, false) AND data_ns IS NOT NULL GROUP BY step"),
 }
 _PEAKS = {

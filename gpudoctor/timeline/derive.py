@@ -22,7 +22,7 @@ def derive(store: Store) -> None:
         return
     _run(store, "kind_of_name", "launch_call")
     find_steps(store)
-    _run(store, "step_span")
+    _run(store, "traced_step", "step_span")
     _launches(store)
     _run(store, "host_call", "call_site", "host_wait", "gpu_step")
     measure_steps(store)

@@ -38,4 +38,4 @@ def diagnose(*names: str) -> tuple[list[Finding], list[Abstention]]:
     """Findings and abstentions of all rules."""
     taken = read(*names)
     seen = detect_in_tables(_book(), taken.store, taken.kinds)
-    return findings_from(seen.evidence, steps_by_rank(taken.store)), seen.abstained
+    return findings_from(seen.evidence, *steps_by_rank(taken.store)), seen.abstained

@@ -83,6 +83,12 @@ def test_what_nsys_left_without_its_importer_names_the_importer(tmp_path: Path) 
         read(tmp_path / "run.qdstrm")
 
 
+def test_a_script_is_no_capture(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch.distributed as dist\ndist.init_process_group('nccl')\n", "utf-8")
+    with pytest.raises(InputError, match=r"train.py: is source; `gpudoctor lint "):
+        read(tmp_path / "train.py")
+
+
 def test_where_nsys_is_looked_for(tmp_path: Path) -> None:
     def make(place: str) -> Path:
         path = tmp_path / place / "nsys"

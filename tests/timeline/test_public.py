@@ -24,7 +24,7 @@ def diagnose(*names: str):
     folder: Path = shared_dir("captures") / "public"
     taken = ingest([next(folder.glob(f"{n}*")) for n in names], IngestOptions(cache=False))
     seen = detect_in_tables(load_rules(), taken.store, taken.kinds)
-    return {f.name: f for f in findings_from(seen.evidence, steps_by_rank(taken.store))}, {a.name for a in seen.abstained}, taken.store
+    return {f.name: f for f in findings_from(seen.evidence, *steps_by_rank(taken.store))}, {a.name for a in seen.abstained}, taken.store
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -23,7 +23,7 @@ def book():
 def findings(book, *programs):
     store = store_of(list(programs))
     seen = detect_in_tables(book, store, ["trace"])
-    return {f.name: f for f in findings_from(seen.evidence, steps_by_rank(store)) if f.severity >= Severity.perf}
+    return {f.name: f for f in findings_from(seen.evidence, *steps_by_rank(store)) if f.severity >= Severity.perf}
 
 
 def train(body, flags=None, ordered=True, comm=200, compute=13, rank=0):

@@ -83,6 +83,8 @@ def source_of(path: Path) -> Source:
     head = b"" if path.is_dir() else head_of(path)
     if not head and not path.is_dir():
         raise InputError(f"{path}: empty file")
+    if path.suffix in (".py", ".ipynb"):
+        raise InputError(f"{path}: is source; `gpudoctor lint {path}` checks it, `analyze CAPTURE --source {path}` joins it to what was measured")
     for source in offered():
         if source.reader.matches(head, path):
             return source
