@@ -2,11 +2,15 @@ WITH steady AS (
     SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM traced_step WHERE NOT warmup GROUP BY rank
 ), passed AS (
     SELECT rank, count(*) AS steps FROM traced_step GROUP BY rank
+), launching AS (
+    SELECT DISTINCT rank, tid FROM op WHERE kind IN ('kernel', 'comm') AND tid IS NOT NULL
 ), wait AS (
     SELECT w.*, CASE WHEN w.kind = 'copy' AND w.count = 0 THEN 'copy and stream_sync' ELSE n.text END AS call,
         coalesce(w.path IS NOT NULL OR w.operator IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal'), false) AS named
     FROM host_wait w LEFT JOIN name n ON n.name_id = w.name_id
     WHERE w.step IS NOT NULL AND NOT w.by_library
+        -- A thread that launches no kernels (gloo's, which copies through the host) waits on its own.
+        AND (w.rank NOT IN (SELECT rank FROM launching) OR w.tid IS NULL OR (w.rank, w.tid) IN (SELECT (rank, tid) FROM launching))
 ), site AS (
     SELECT rank, path, line, any_value(func) AS func, CASE WHEN path IS NULL THEN CASE WHEN kind = 'copy' AND count = 0 THEN 'stream_sync' ELSE kind END ELSE '' END AS cause,
         min(start) AS start_ns, max("end") AS end_ns, sum(count) AS count, coalesce(sum(ns) FILTER (NOT warmup), 0) AS cost_ns,

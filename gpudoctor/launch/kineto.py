@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ class Window:
             if self._profile is None:
                 self._profile = self._start()
             else:
-                self._profile.step()
+                with warnings.catch_warnings():  # about cycles; there is one
+                    warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+                    self._profile.step()
             self._seen += 1
         except Exception as error:
             print(f"gpudoctor: torch.profiler is off: {error}", file=sys.stderr)

@@ -16,6 +16,7 @@ from gpudoctor.report import experiments
 from gpudoctor.report.charts import Chart, charts
 from gpudoctor.report.plain import plain
 from gpudoctor.report.source_lines import source_lines
+from gpudoctor.report.tables import busy_title
 from gpudoctor.units import duration, number, share, size
 
 _TABLE_ROWS = 200
@@ -106,8 +107,8 @@ def _tables(report: Report) -> Iterator[str]:
             (r["param"], number(r["numel"] or 0), f"{r['agreement']:+.3f}" if r["agreement"] is not None else "", f"{r['norm_first']:.3g}", f"{r['norm_last']:.3g}")
             for r in rows])
     if rows := summary.get("devices"):
-        yield _table("GPUs", ("rank", "GPU", "span", "busy", "kernels", "collectives"), [
-            (r["rank"], r["device"], duration(r["span_ns"]), share(r["busy_ns"] / r["span_ns"]) if r["span_ns"] else "", r["kernels"], r["comm_kernels"]) for r in rows])
+        yield _table("GPUs", ("rank", "GPU", "span", busy_title(rows), "kernels", "collectives"), [
+            (r["rank"], r["device"], duration(r["span_ns"]), share(r["busy"]), r["kernels"], r["comm_kernels"]) for r in rows])
     for result in summary.get("harness", []):
         words = "; ".join((f"{result['state']}: {result['verdict']}", *result["limits"]))
         yield _table(result["title"], tuple(c["name"] for c in result["columns"]), [tuple(cells) for cells in experiments.table_cells(result)], words)

@@ -90,12 +90,17 @@ def _gradients(summary: Summary, cells: int, ascii_only: bool) -> Table | None:
     return table
 
 
+def busy_title(rows: list[dict[str, Any]]) -> str:
+    """What the busy share is a share of."""
+    return "busy in steps" if all(r["in_steps"] for r in rows) else "busy"
+
+
 def _devices(summary: Summary, cells: int, ascii_only: bool) -> Table | None:
     rows = summary.get("devices")
     if not rows:
         return None
-    table = _table("GPUs", "rank", "GPU", "span", "busy", "", "kernels", "collectives", right=("span", "busy", "kernels", "collectives"))
+    busy = busy_title(rows)
+    table = _table("GPUs", "rank", "GPU", "span", busy, "", "kernels", "collectives", right=("span", busy, "kernels", "collectives"))
     for r in rows[:32]:
-        busy = r["busy_ns"] / r["span_ns"] if r["span_ns"] else 0.0
-        table.add_row(str(r["rank"]), str(r["device"]), duration(r["span_ns"]), share(busy), bar(busy, cells, ascii_only), number(r["kernels"]), number(r["comm_kernels"]))
+        table.add_row(str(r["rank"]), str(r["device"]), duration(r["span_ns"]), share(r["busy"]), bar(r["busy"], cells, ascii_only), number(r["kernels"]), number(r["comm_kernels"]))
     return table

@@ -106,7 +106,7 @@ def evidence_from_row(row: dict[str, Any], rule: Rule) -> Evidence:
     severity, confidence = row.pop("severity", None), row.pop("confidence", None)
     group = row.pop("group_key", None)
     names = ("rank", "device", "stream", "start_ns", "end_ns", "cost_ns")
-    fields = {n: _int(row.pop(n, None)) for n in names}
+    fields: dict[str, Any] = {n: _int(row.pop(n, None)) for n in names}
     count = row.pop("count", None)
     return Evidence(
         **fields, count=1 if count is None else int(count), group="" if group is None else str(group),
