@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -125,6 +126,12 @@ class Report:
         if self.findings:
             return "findings"
         return "inconclusive" if self.summary.get("inconclusive") else "clean"
+
+    @property
+    def tally(self) -> str:
+        """How many findings of each severity, worst first, in words; "" without findings."""
+        counts = Counter(f.severity for f in self.findings)
+        return ", ".join(f"{n} {s.name}{'s' if n > 1 and s is not Severity.perf else ''}" for s, n in sorted(counts.items(), reverse=True))
 
     def exit_code(self, fail_on: Severity, required: tuple[str, ...] = ()) -> int:
         """0, 1 or 3 by the contract of all commands; `required` are rule ids or slugs that must have answered."""

@@ -39,7 +39,7 @@ def command(ctx: click.Context, paths: tuple[Path, ...], common: Common, memory_
     with progress("reading captures") as bar:
         read = ingest(paths, IngestOptions(memory_limit=memory_limit, cache=not no_cache, dask=dask, progress=bar.update, debug="--debug" in sys.argv))
         project = load_project(sources) if sources else None
-        report = build_report(Subject(read.subject_kind, [str(p) for p in paths]), book, config, store=read.store, kinds=read.kinds, project=project)
+        report = build_report(Subject(read.subject_kind, [str(p) for p in paths]), book, config, store=read.store, kinds=read.kinds, project=project, charts=common.format == "html")
     if read.notes:
         report.summary["notes"] = read.notes
     if read.kinds == ("trace",) and "gpu_op" not in read.store.captured:

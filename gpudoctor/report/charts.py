@@ -102,7 +102,7 @@ def ridges(rows: Rows) -> Chart:
         "encoding": {
             "x": {"field": "bin", "type": "quantitative", "title": "log2 |gradient|", "axis": {"grid": False, "tickCount": 6}},
             "y": {"field": "top", "type": "quantitative", "title": None, "axis": None}, "y2": {"field": "base"},
-            "color": {"field": "step", "type": "quantitative", "scale": {"scheme": "viridis"}, "title": "step"},
+            "color": {"field": "step", "type": "quantitative", "scale": {"scheme": "viridis"}, "title": "step", "legend": {"format": "d", "values": steps}},
             "detail": {"field": "step"},
             "tooltip": [{"field": "param"}, {"field": "step"}, {"field": "bin"}, {"field": "share", "type": "quantitative", "format": ".1%"}],
         },

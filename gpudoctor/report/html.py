@@ -53,9 +53,13 @@ def _text(value: object) -> str:
     return html.escape(plain(value))
 
 
+def _prose(text: str) -> str:
+    """Escaped, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
+
+
 def _headline(report: Report) -> str:
-    names = [f.severity.name for f in report.findings]
-    found = ", ".join(f"{names.count(s)} {s}" for s in dict.fromkeys(names)) or ("no findings" if report.verdict == "clean" else "inconclusive")
+    found = report.tally or ("no findings" if report.verdict == "clean" else "inconclusive")
     results = report.summary.get("harness")
     return f"{found}; {experiments.tally(results)}" if results else found
 
@@ -63,15 +67,16 @@ def _headline(report: Report) -> str:
 def _finding(f: Finding) -> str:
     place = f'<code class="place">{_text(f.location.path)}:{f.location.line}</code>' if f.location else ""
     cost = f'<span class="cost">{duration(f.cost_ns)} per {_text(f.values.get("cost_per", "capture"))}</span>' if f.cost_ns else ""
-    ranks = f"<span>ranks {', '.join(map(str, f.ranks[:16]))}</span>" if f.ranks else ""
+    ranks = f"<span>rank{'s' if len(f.ranks) > 1 else ''} {', '.join(map(str, f.ranks[:16]))}</span>" if f.ranks else ""
+    seen = f"<span>seen {number(f.count)}×</span>" if f.count > 1 else ""
     lines = "".join(
         f'<li value="{n}"{" class=hit" if n == (f.location and f.location.line) else ""}><code>{_text(text) or " "}</code></li>'
         for n, text in (source_lines(f.location) if f.location else [])
     )
     return (
         f'<article class="finding {f.severity.name}"><h3><span class="badge">{f.severity.name}</span> {_text(f.rule)} {_text(f.name)} {place}</h3>'
-        f'<p class="facts">{cost}{ranks}<span>seen {number(f.count)}×</span><span>{f.confidence.name}</span></p>'
-        f"<p>{_text(f.message)}</p>{f'<ol class=source>{lines}</ol>' if lines else ''}<p class=cure><strong>Cure:</strong> {_text(f.fix)}</p></article>"
+        f'<p class="facts">{cost}{ranks}{seen}<span>{f.confidence.name}</span></p>'
+        f"<p>{_prose(f.message)}</p>{f'<ol class=source>{lines}</ol>' if lines else ''}<p class=cure><strong>Cure:</strong> {_prose(f.fix)}</p></article>"
     )
 
 
@@ -100,7 +105,7 @@ def _tables(report: Report) -> Iterator[str]:
             for r in rows])
     if rows := summary.get("memory"):
         yield _table("Memory (peak)", ("rank", "where", "allocated", "reserved", "of"), [
-            (r["rank"], "host" if r["device"] == -1 else f"GPU {r['device']}", size(r["peak_allocated"] or 0), size(r["peak_reserved"] or 0), size(r["total"]) if r["total"] else "")
+            (r["rank"], "host" if r["device"] == -1 else f"GPU {r['device']}", size(r["peak_allocated"] or 0), size(r["peak_reserved"]) if r["peak_reserved"] else "", size(r["total"]) if r["total"] else "")
             for r in rows])
     if rows := summary.get("gradients"):
         yield _table("Gradient agreement between ranks", ("parameter", "elements", "agreement", "first norm", "last norm"), [
@@ -128,7 +133,7 @@ def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], wo
 def _abstained(report: Report) -> str:
     if not report.abstained:
         return ""
-    items = "".join(f"<li><strong>{_text(a.name)}</strong>: {_text(a.reason)}; {_text(a.needs)} would tell</li>" for a in report.abstained)
+    items = "".join(f"<li><strong>{_text(a.name)}</strong>: {_prose(a.reason)}; {_prose(a.needs)} would tell</li>" for a in report.abstained)
     return f"<section><h2>Could not be judged</h2><ul>{items}</ul></section>"
 
 

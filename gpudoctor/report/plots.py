@@ -41,24 +41,26 @@ def _timeline(store: Store) -> Rows:
 
 
 def _marks(store: Store, findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
-    """Evidence that falls into the shown window, on its own stream's lane."""
+    """Evidence that falls into the shown window, as much of it as does, on its own stream's lane."""
     shown = {row["rank"]: row for row in store.query(_WINDOW)}
     for finding in findings:
         for item in finding.evidence:
             window = shown.get(item.rank)
             if window is None or item.start_ns is None or item.end_ns is None or item.end_ns <= window["origin"]:
                 continue
-            if window["until"] is None or item.start_ns < window["until"]:
+            until = item.end_ns if window["until"] is None else window["until"]
+            if item.start_ns < until:
                 yield {
                     "rank": item.rank, "device": item.device, "stream": item.stream, "kind": "finding", "name": f"{finding.rule} {finding.name}", "bytes": None,
-                    "start_us": (item.start_ns - window["origin"]) / 1000.0, "end_us": (item.end_ns - window["origin"]) / 1000.0,
+                    "start_us": max(0, item.start_ns - window["origin"]) / 1000.0, "end_us": (min(item.end_ns, until) - window["origin"]) / 1000.0,
                 }
 
 
 def _memory(store: Store) -> Rows:
     rows = store.query("""
         SELECT rank, device, step, max(allocated) / 1048576.0 AS allocated_mib, max(reserved) / 1048576.0 AS reserved_mib
-        FROM mem_sample WHERE step IS NOT NULL AND allocated IS NOT NULL GROUP BY rank, device, step ORDER BY rank, device, step""")
+        FROM mem_sample WHERE step IS NOT NULL AND allocated IS NOT NULL AND (device >= 0 OR NOT EXISTS (SELECT 1 FROM mem_sample WHERE device >= 0))
+        GROUP BY rank, device, step ORDER BY rank, device, step""")
     return rows or store.query("""
         WITH sums AS (SELECT rank, device, t, corr, coalesce(total, sum(bytes) OVER (PARTITION BY rank, device, source ORDER BY t, corr, address, bytes)) AS total
                       FROM gpu_mem WHERE coalesce(kind, 'device') = 'device'),

@@ -56,12 +56,8 @@ def _write(report: Report, console: Console, ascii_only: bool) -> None:
 
 def _verdict(report: Report) -> RenderableType:
     subject = one_line(", ".join(report.subject.paths) or report.subject.kind)
-    counts: dict[Severity, int] = defaultdict(int)
-    for finding in report.findings:
-        counts[finding.severity] += 1
     if report.findings:
-        words = ", ".join(f"{n} {s.name}{'s' if n > 1 and s in (Severity.error, Severity.warning, Severity.note) else ''}" for s, n in sorted(counts.items(), reverse=True))
-        head = Text.assemble((words, STYLE[max(counts)]), "  ", (subject, "dim"))
+        head = Text.assemble((report.tally, STYLE[max(f.severity for f in report.findings)]), "  ", (subject, "dim"))
     elif report.verdict == "inconclusive":
         head = Text.assemble(("inconclusive: the evidence cannot answer", "bold yellow"), "  ", (subject, "dim"))
     else:
