@@ -14,7 +14,7 @@ SELECT rank, path, line, first, CASE WHEN signal > 0 THEN name END AS name, exit
   CASE WHEN rank IS NULL THEN 'the launcher ' ELSE '' END
     || CASE WHEN signal > 0 THEN 'was killed by ' || name WHEN exit_code > 0 THEN 'ended with exit code ' || exit_code ELSE 'ended without a word' END
     || CASE WHEN rank IS NULL THEN ' before any rank was seen' WHEN last_step >= 0 THEN ' in step ' || (last_step + 1) ELSE ' before its first step' END
-    || CASE WHEN coalesce(last_line, '') <> '' THEN ': ' || last_line ELSE '' END AS story,
+    || CASE WHEN coalesce(last_line, '') <> '' THEN ': ' || split_part(last_line, chr(10), 1) ELSE '' END AS story,
   CASE
     WHEN signal = 9 THEN 'SIGKILL mostly comes from the kernel or the container when memory runs out: look at `dmesg`, and at the memory of the hosts.'
     WHEN signal = 6 THEN 'SIGABRT comes from a failed check in native code or from NCCL''s watchdog: its words stand in the log before the end.'

@@ -17,8 +17,7 @@ class Signals(Dataset):
     """Noisy waves, made and smoothed once."""
 
     def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        waves = torch.randn(1024, 256, generator=generator)
+        waves = torch.stack([torch.randn(256, generator=torch.Generator().manual_seed(index)) for index in range(1024)])
         for _ in range(60):
             waves = (waves + waves.roll(1, 1) + waves.roll(-1, 1)) / 3
         self.waves, self.targets = waves, waves.mean(1, keepdim=True)

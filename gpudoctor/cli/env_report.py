@@ -9,6 +9,7 @@ from gpudoctor.machine.examine import Examined
 from gpudoctor.model import Report, Subject
 from gpudoctor.report.build import build_report
 from gpudoctor.rulebook.load import load_rules
+from gpudoctor.timeline.derive import derive
 from gpudoctor.timeline.store import Store
 
 
@@ -20,6 +21,7 @@ def environment_report(examined: Examined, config: Config) -> Report:
             store.add_rows(table, rows)
         if table not in ("gpu", "link", "device_process") or not examined.fact("driver_error"):
             store.captured.add(table)
+    derive(store)
     book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
     report = build_report(Subject("environment", [examined.host]), book, config, store=store, kinds=("machine",))
     store.close()

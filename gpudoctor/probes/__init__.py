@@ -44,11 +44,6 @@ def finish() -> None:
         _session.finish()
 
 
-def session() -> Session | None:
-    """This process's session, None where no probes are installed."""
-    return _session
-
-
 def _probes(settings: ProbeSettings) -> list[Probe]:
     from gpudoctor.probes.accumulation import Accumulation
     from gpudoctor.probes.amp import Amp

@@ -89,12 +89,15 @@ class Loaders(Probe):
             one = getattr(iterator, "_gpudoctor_pass", None)
             if one is None or one.ended:
                 return original(iterator)
+            self.session.fire("on_data_begin")
             start = time.time_ns()
             try:
                 batch = original(iterator)
             except StopIteration:
                 one.close(complete=True)
                 raise
+            finally:
+                self.session.fire("on_data_end")
             one.batches += 1
             self.session.fire("on_data", one.loader(), batch, time.time_ns() - start)
             return batch

@@ -26,6 +26,12 @@ class Probe:
     def on_model(self, model: Model) -> None:
         """A model was wrapped by DDP, or found behind an optimizer."""
 
+    def on_data_begin(self) -> None:
+        """A DataLoader is asked for a batch."""
+
+    def on_data_end(self) -> None:
+        """It gave one, or had none left."""
+
     def on_data(self, loader: Any, batch: Any, waited_ns: int) -> None:
         """A DataLoader gave a batch after `waited_ns`."""
 

@@ -21,6 +21,12 @@ class Ranges(Probe):
         self._open: dict[str, Any] = {}
         self._begin("step", "step 0")
 
+    def on_data_begin(self) -> None:
+        self._begin("data", "data")
+
+    def on_data_end(self) -> None:
+        self._end("data")
+
     def on_forward_begin(self, model: Model, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._begin("forward", "forward")
 

@@ -46,7 +46,7 @@ def render(sections: dict[str, list[Change]], names: tuple[str, str], stream: Te
     for title, changes in sections.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for column in ("", "A", "B", "change", "95 % band", ""):
-            table.add_column(column, justify="left" if column == "" else "right", no_wrap=True)
+            table.add_column(column, justify="left" if column == "" else "right", no_wrap=bool(table.columns))
         for change in changes:
             table.add_row(*_cells(change), style=_STYLE[change.verdict])
         console.print(table)
