@@ -8,7 +8,11 @@ WITH steady AS (
     SELECT w.*, CASE WHEN w.kind = 'copy' AND w.count = 0 THEN 'copy and stream_sync' ELSE n.text END AS call,
         coalesce(w.path IS NOT NULL OR w.operator IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal'), false) AS named
     FROM host_wait w LEFT JOIN name n ON n.name_id = w.name_id
+    ASOF LEFT JOIN (SELECT rank, tid, launch, copy_kind, src_mem FROM op WHERE tid IS NOT NULL AND launch IS NOT NULL) before
+        ON before.rank = w.rank AND before.tid = w.tid AND w.start >= before.launch
     WHERE w.step IS NOT NULL AND NOT w.by_library
+        -- What waits for the pageable copy just made belongs to that copy: h2d-pageable.
+        AND NOT coalesce(w.kind = 'stream_sync' AND before.copy_kind = 'h2d' AND before.src_mem = 'pageable', false)
         -- A thread that launches no kernels (gloo's, which copies through the host) waits on its own.
         AND (w.rank NOT IN (SELECT rank FROM launching) OR w.tid IS NULL OR (w.rank, w.tid) IN (SELECT (rank, tid) FROM launching))
 ), site AS (

@@ -59,6 +59,9 @@ class Probe:
     def on_optimizer_end(self, optimizer: Any) -> None:
         """That optimizer has stepped."""
 
+    def on_scaler_begin(self) -> None:
+        """`GradScaler.step` is about to read whether a gradient overflowed."""
+
     def on_scaler_step(self, scaler: Any, optimizer: Any, ran: bool) -> None:
         """`GradScaler.step` is done; `ran` is False if it skipped the optimizer."""
 

@@ -1,4 +1,4 @@
-"""NVTX ranges for nsys: data, forward, backward, optimizer, and the step around them."""
+"""NVTX ranges for nsys: data, forward, backward, GradScaler.step, optimizer, and the step around them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,12 @@ class Ranges(Probe):
 
     def on_backward_end(self) -> None:
         self._end("backward")
+
+    def on_scaler_begin(self) -> None:
+        self._begin("scaler", "GradScaler.step")
+
+    def on_scaler_step(self, scaler: Any, optimizer: Any, ran: bool) -> None:
+        self._end("scaler")
 
     def on_optimizer_begin(self, optimizer: Any) -> None:
         self._begin("optimizer", "optimizer")

@@ -65,6 +65,7 @@ def _scalers(session: Session) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             ran = []
+            session.fire("on_scaler_begin")
             handle = optimizer.register_step_post_hook(lambda *_: ran.append(1)) if hasattr(optimizer, "register_step_post_hook") else None
             try:
                 return original(self, optimizer, *args, **kwargs)

@@ -31,7 +31,7 @@ WITH copies AS (
     SELECT rank, tid, 'spin', name_id, start, "end", "end" - start, corr, step, warmup, count, NULL, NULL, NULL FROM spins
 ), framework AS (
     SELECT v.rank, v.tid, v.start, v."end", n.text FROM nvtx v JOIN name n USING (name_id)
-    WHERE regexp_matches(n.text, '^(gloo|nccl|mpi|ucc):|^DistributedDataParallel\.forward$|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#')
+    WHERE regexp_matches(n.text, '^(gloo|nccl|mpi|ucc):|^DistributedDataParallel\.forward$|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#|^GradScaler\.step$')
 ), operator AS (
     SELECT o.rank, o.tid, o.start, o."end", n.text FROM cpu_op o JOIN name n USING (name_id) WHERE n.text IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal', 'aten::copy_', 'aten::_to_copy')
         AND EXISTS (SELECT 1 FROM waits)
