@@ -6,6 +6,7 @@ the file into place. A restarted run goes on from there. The loss of each finish
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from gpudoctor.harness.strategies import make_optimizer
 
 def main(spec_path: str) -> None:
     spec = json.loads(Path(spec_path).read_text("utf-8"))
+    faulthandler.dump_traceback_later(spec["patience_s"])  # where it hangs, if it does, stands in the log
     torch.use_deterministic_algorithms(True, warn_only=True)
     context = open_context(spec["steps"], spec["seed"], spec["options"])
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))

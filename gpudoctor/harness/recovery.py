@@ -27,7 +27,7 @@ def run(ranks: int, steps: int, seed: int, options: dict[str, Any], logs: Path, 
             folder = Path(scratch) / name
             folder.mkdir()
             spec = folder / "spec.json"
-            spec.write_text(json.dumps({"steps": steps, "seed": seed, "options": options, "folder": str(folder), "every": EVERY, "kill_step": kill_step}))
+            spec.write_text(json.dumps({"steps": steps, "seed": seed, "options": options, "folder": str(folder), "every": EVERY, "kill_step": kill_step, "patience_s": 0.8 * timeout_s}))
             outcome = start_torchrun(ranks, 1, "gpudoctor.harness.recoverable", [str(spec)], logs / f"harness.recovery.{name}.txt", timeout_s, {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})
             if outcome.problem:
                 return Result("recovery", TITLE, f"failed: the {name} run: {outcome.problem}", "failed")
