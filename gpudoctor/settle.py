@@ -4,6 +4,9 @@ A comm hook's callbacks run in a thread of gloo's, which drops them a moment aft
 that still wants Python while the interpreter finalizes is unwound through C++ that must not throw: `terminate called without
 an active exception`, and a script that came to its end dies of SIGABRT. DDP keeps the group's threads alive past
 `destroy_process_group`, so nothing else waits for them.
+
+The same thread drops the tensors of a finished collective, which takes the GIL. Whoever frees the last DDP meanwhile holds
+the GIL and joins that thread: both wait for ever (torch 2.13, seen in stacks of a rank that hung after its last barrier).
 """
 
 from __future__ import annotations

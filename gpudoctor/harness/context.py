@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 
 from gpudoctor.harness.model import Size, size_for
+from gpudoctor.settle import settle
 
 
 @dataclass(slots=True)
@@ -96,6 +97,13 @@ def open_context(steps: int, seed: int, options: dict[str, Any], timeout_s: floa
         bound = {"device_id": device} if backend == "nccl" else {}
         distributed.init_process_group(backend, store=_store(world), rank=rank, world_size=world, timeout=timedelta(seconds=timeout_s), **bound)
     return Context(rank, world, device, backend, cards, size_for(bool(cards), world), steps, seed, options)
+
+
+def close_context(context: Context) -> None:
+    """Leave the group, once gloo's threads have dropped what they hold."""
+    if context.world > 1:
+        settle()
+        distributed.destroy_process_group()
 
 
 def _store(world: int) -> distributed.Store:

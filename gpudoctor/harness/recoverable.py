@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import distributed, nn
 
-from gpudoctor.harness.context import Context, open_context
+from gpudoctor.harness.context import Context, close_context, open_context
 from gpudoctor.harness.data import VOCABULARY, Corpus
 from gpudoctor.harness.model import loss_of, make_model
 from gpudoctor.harness.strategies import make_optimizer
@@ -59,7 +59,7 @@ def main(spec_path: str) -> None:
         (folder / "end.json").write_text(json.dumps({"setting": context.setting(), "limits": context.limits(), "weights": [float(weights.sum()).hex(), float(weights.norm()).hex()]}))
     if context.world > 1:
         distributed.barrier()
-        distributed.destroy_process_group()
+    close_context(context)
 
 
 def _save(path: Path, context: Context, model: nn.Module, optimizer: Any, step: int) -> None:

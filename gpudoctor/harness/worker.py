@@ -13,9 +13,8 @@ from pathlib import Path
 def main(spec_path: str) -> None:
     spec = json.loads(Path(spec_path).read_text("utf-8"))
     import torch
-    from torch import distributed
 
-    from gpudoctor.harness.context import open_context
+    from gpudoctor.harness.context import close_context, open_context
 
     context = open_context(spec["steps"], spec["seed"], spec["options"])
     for name in spec["experiments"]:
@@ -30,8 +29,7 @@ def main(spec_path: str) -> None:
         if context.cuda:
             torch.cuda.empty_cache()
         context.gather(None)  # all ranks end one experiment before any begins the next
-    if context.world > 1:
-        distributed.destroy_process_group()
+    close_context(context)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from gpudoctor import settle
 from gpudoctor.probes.frames import Place, caller
 from gpudoctor.probes.watch_forward import watch_ddp_class
 
@@ -29,7 +30,25 @@ def place_sensors(session: Session) -> None:
     _schedulers(session)
     _ddp(session)
     _scripting(session)
+    _groups()
     watch_ddp_class(session)
+
+
+def _groups() -> None:
+    """A group is left once its threads have dropped what they hold: what is freed after it must not wait for them."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            settle.settle()
+            return original(*args, **kwargs)
+
+        return destroy_process_group
+
+    for owner in (torch.distributed, distributed_c10d):
+        wrap(owner, "destroy_process_group", make)
 
 
 def wrap(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from gpudoctor.settle import settle
 from tests.launch.running import DATA, run
+from tests.probes.ranks import facts, run_ranks
 
 
 def test_a_thread_at_work_is_waited_for() -> None:
@@ -43,3 +44,21 @@ def test_a_script_that_ended_is_not_killed_by_a_late_callback(tmp_path: Path) ->
     ran = run(tmp_path, str(DATA / "late_callback.py"), options=("--no-lint",))
     assert ran.serious == set()
     assert ran.code == 0
+
+
+LEAVING = """
+import torch.distributed as dist
+from gpudoctor import settle
+from gpudoctor.probes import _session as session
+waited = []
+settle.settle = lambda *a: waited.append(dist.is_initialized())
+dist.init_process_group("gloo")
+dist.destroy_process_group()
+session.fact("waited", detail=str(waited))
+"""
+
+
+def test_a_group_is_left_once_its_threads_have_come_to_rest(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch to run ranks")
+    (told,) = facts(run_ranks(tmp_path, LEAVING), "waited")
+    assert told["detail"] == "[True]"
