@@ -15,6 +15,7 @@ from gpudoctor.report import as_json, experiments, html
 from gpudoctor.report.plots import chart_rows
 from gpudoctor.rundir import RunDir
 from gpudoctor.tables import TABLES
+from gpudoctor.timeline.derive import derive
 from gpudoctor.timeline.store import Store
 
 
@@ -37,7 +38,9 @@ def load_kept(path: Path, charts: bool = False) -> Report:
         raise InputError(f"{path}: holds no report; `gpudoctor analyze {path}` makes one") from None
     report = as_json.load(text, str(file))
     if charts and path.is_dir() and RunDir(path).tables.is_dir():
-        report.plots = chart_rows(store_from(RunDir(path).tables), report.findings)
+        store = store_from(RunDir(path).tables)
+        derive(store)
+        report.plots = chart_rows(store, report.findings)
     if charts and path.is_dir():
         experiments.join(report, read_results(RunDir(path)))
     return report

@@ -58,7 +58,7 @@ def test_a_run_shows_what_the_machine_does(tmp_path: Path, monkeypatch: pytest.M
     assert report["subject"]["paths"] == [str(script)]
     again = CliRunner().invoke(cli, ["report", str(out)])
     assert result["verdict"] in again.stdout
-    assert "1 experiment: 1 ok" in again.stdout
+    assert "1 experiment: 1 ok" in " ".join(again.stdout.split())
     page = CliRunner().invoke(cli, ["report", str(out), "--format", "html"])
     assert 'data-chart="harness-amp"' in page.stdout
 
