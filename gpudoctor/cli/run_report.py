@@ -20,6 +20,7 @@ from gpudoctor.rulebook.load import RuleBook
 from gpudoctor.rulebook.rule import Kind
 from gpudoctor.rundir import RunDir
 from gpudoctor.source import load_project
+from gpudoctor.timeline.derive import derive
 from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
 from gpudoctor.timeline.store import Store
 
@@ -60,6 +61,7 @@ def _read(run: RunDir, session: Session) -> Ingested:
         read = ingest([run.root], IngestOptions(cache=False))
     except InputError as error:
         read = Ingested(Store(), ("run",), "run", [], [str(error)])
+        derive(read.store)
     if not session.written:
         read.problems.append(f"{run.root}: could not be written to its end; what is missing there is still in this report")
         for table, row in session.rows:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpudoctor.cli.run_report import report_on
+from gpudoctor.config import Config
 from gpudoctor.errors import GpudoctorError, UsageError
 from gpudoctor.launch import ends, flight, stacks
 from gpudoctor.launch import plan as planning
@@ -21,12 +23,15 @@ from gpudoctor.launch.loops import loop_around
 from gpudoctor.launch.nsys import under_nsys
 from gpudoctor.launch.output import Output
 from gpudoctor.launch.plan import Plan, carry_out
+from gpudoctor.launch.session import Session
+from gpudoctor.launch.supervise import Outcome
 from gpudoctor.launch.surroundings import record_machine
 from gpudoctor.launch.where import is_users
 from gpudoctor.machine.seam import RecordedMachine
 from gpudoctor.nsight import find_nsys
 from gpudoctor.probes.heartbeat import SLOTS, Beat, Heart, read
 from gpudoctor.probes.settings import ProbeSettings, from_environment
+from gpudoctor.rulebook.load import load_rules
 from gpudoctor.rundir import RunDir
 
 
@@ -118,6 +123,13 @@ def test_between_the_cards_of_a_machine_with_one_there_is_nothing_to_judge(tmp_p
     record_machine(run, RecordedMachine.load(Path(__file__).parents[1] / "machine" / "data" / "one_card.json"))
     lines = [json.loads(line) for line in (run.capture / "machine.jsonl").read_text("utf-8").splitlines()]
     assert [row for table, row in lines if table == "link"] == [{"host": []}]
+
+
+def test_a_run_of_which_nothing_can_be_read_still_has_its_report(tmp_path: Path) -> None:
+    session = Session(Outcome(code=0, signal=0, stalled_s=None), [], [], written=True)
+    report = report_on(RunDir.create(tmp_path / "run"), session, Plan(("train.py",)), False, load_rules(), Config())
+    assert report.findings == []
+    assert (tmp_path / "run" / "findings.json").is_file()
 
 
 def test_loop_around(tmp_path: Path) -> None:
