@@ -71,6 +71,12 @@ _TABLES = (
     Table("stream_time", "What each stream did in steady steps.", (RANK, *DEVICE, *ints("context: CUDA context; stream: stream; ops: operations; busy: any [ns]; compute: kernels [ns]; comm: comm kernels [ns]; copy: copies and sets [ns]"))),
     Table("collective_rate", "Bandwidth of collectives by size.", (RANK, *DEVICE, *texts("op: collective"), *ints("bytes: message [B]; count: collectives"), *floats("typical_ns: median length [ns]"), *ints("ranks: ranks of the job"), *floats("rate: bytes over time [B/s]; bus_rate: what a ring moves [B/s]"))),
     Table("copy_rate", "Use of the link by kind of copy and memory.", (RANK, *DEVICE, *texts("copy_kind: direction; src_mem: memory read; dst_mem: memory written"), *ints("count: copies; bytes: bytes [B]; ns: time [ns]; in_steps: copies in steps"), *floats("rate: mean [B/s]; best: 90th percentile of copies over 1 MiB [B/s]"))),
+    Table(
+        "race_cause", "Races by the work that came first and the stream that did not wait for it.",
+        (RANK, *texts("kind: as in race"), *ints("stream: stream that did not wait"), *texts("path: where the wait belongs"), Column("line", "int", "line there"),
+         *texts("other: the other place"), *ints("count: times seen; bytes: most bytes at once [B]; places: pairs of places it shows at"), *flags("sure: of all of them"),
+         *texts("first_op: operator that came first; second_op: operator that did not wait; first_stack: stack of the first; second_stack: stack of the second; story: what happened, in words")),
+    ),
     Table("memory_use", "Memory in use over time.", (RANK, *DEVICE, *texts("source: driver or allocator; kind: device, pinned, managed, …"), *ints("t: when [ns]; change: bytes taken, negative when freed [B]; in_use: bytes in use after it [B]"))),
 )
 

@@ -19,8 +19,9 @@ def derive(store: Store) -> None:
     """Fill every derived table from what the store holds; call it once, after the last `add`."""
     if not any(store.count(table) for table in _SOURCES):
         store.connection.execute(_EMPTY)
+        _run(store, "race_cause")
         return
-    _run(store, "kind_of_name", "launch_call")
+    _run(store, "race_cause", "kind_of_name", "launch_call")
     find_steps(store)
     _run(store, "traced_step", "step_span")
     _launches(store)
