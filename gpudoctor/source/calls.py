@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,8 +36,8 @@ _NOT_TENSOR_METHODS = frozenset(("size", "dim", "numel", "data_ptr", "get_device
 class Calls(Expressions):
     """Dispatches calls and follows the project's own functions."""
 
-    def execute(self, body: Sequence[ast.stmt]) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def execute(self, body: Sequence[ast.stmt]) -> str: ...
 
     def call_value(self, fn: Value, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value:
         if fn.op == "ite":

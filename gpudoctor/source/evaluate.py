@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,7 @@ RANK_NAMES = frozenset(("rank", "local_rank", "global_rank", "process_index", "l
 WORLD_NAMES = frozenset(("world_size", "num_processes", "n_gpus", "num_gpus"))
 
 
-class Expressions(State):
+class Expressions(State, ABC):
     """Evaluates expressions; calls are dispatched by `Calls`."""
 
     def evaluate(self, node: ast.expr | None) -> Value:
@@ -42,20 +43,20 @@ class Expressions(State):
         method = _EVALUATORS.get(type(node))
         return method(self, node) if method else self._generic(node)
 
-    def call_value(self, fn: Value, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def call_value(self, fn: Value, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value: ...
 
-    def method_call(self, obj: Value, method: str, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def method_call(self, obj: Value, method: str, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST) -> Value: ...
 
-    def inline(self, fn: Function, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST, self_value: Value | None = None) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def inline(self, fn: Function, args: tuple[Value, ...], kwargs: dict[str, Value], node: ast.AST, self_value: Value | None = None) -> Value: ...
 
-    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None: ...
 
-    def element(self, iterable: Value, node: ast.AST) -> tuple[Value, Value | None]:
-        raise NotImplementedError
+    @abstractmethod
+    def element(self, iterable: Value, node: ast.AST) -> tuple[Value, Value | None]: ...
 
     # names
 
