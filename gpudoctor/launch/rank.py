@@ -158,7 +158,8 @@ def _ask_peers_for_stacks(folder: Path) -> None:
 
 def _frames(error: BaseException | None) -> list[dict[str, Any]]:
     """The traceback's frames, innermost first, without the doctor's own and the interpreter's around them."""
-    found = [{"file": f.f_code.co_filename, "line": line, "func": f.f_code.co_name} for f, line in traceback.walk_tb(error.__traceback__ if error else None)]
+    walked = traceback.walk_tb(error.__traceback__ if error else None)  # an interrupt can come between two lines: it has none
+    found = [{"file": f.f_code.co_filename, "line": line or f.f_code.co_firstlineno, "func": f.f_code.co_name} for f, line in walked]
     while found and not is_users(found[0]["file"]) and any(is_users(f["file"]) for f in found):
         found.pop(0)
     return [{"depth": depth, **frame} for depth, frame in enumerate(reversed(found[-100:]))]

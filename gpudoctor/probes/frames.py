@@ -32,7 +32,7 @@ _START = os.getcwd()
 def caller() -> Place:
     """The innermost frame of the user's own code that led here."""
     frame = user_frame()
-    return NOWHERE if frame is None else Place(shown(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
+    return NOWHERE if frame is None else Place(shown(frame.f_code.co_filename), frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_name)
 
 
 def user_frame() -> FrameType | None:

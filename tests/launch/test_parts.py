@@ -14,7 +14,7 @@ import pytest
 from gpudoctor.cli.run_report import report_on
 from gpudoctor.config import Config
 from gpudoctor.errors import GpudoctorError, UsageError
-from gpudoctor.launch import ends, flight, stacks
+from gpudoctor.launch import ends, flight, rank, stacks
 from gpudoctor.launch import plan as planning
 from gpudoctor.launch.command import torchrun
 from gpudoctor.launch.environment import allowed, nccl_defaults
@@ -130,6 +130,16 @@ def test_a_run_of_which_nothing_can_be_read_still_has_its_report(tmp_path: Path)
     report = report_on(RunDir.create(tmp_path / "run"), session, Plan(("train.py",)), False, load_rules(), Config())
     assert report.findings == []
     assert (tmp_path / "run" / "findings.json").is_file()
+
+
+def test_an_interrupt_between_two_lines_stands_at_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as error:
+        monkeypatch.setattr(rank.traceback, "walk_tb", lambda tb: [(tb.tb_frame, None)])
+        (frame,) = rank._frames(error)
+    first = test_an_interrupt_between_two_lines_stands_at_its_function.__code__.co_firstlineno
+    assert (frame["line"], frame["func"], loop_around(__file__, frame["line"])) == (first, "test_an_interrupt_between_two_lines_stands_at_its_function", None)
 
 
 def test_loop_around(tmp_path: Path) -> None:
