@@ -28,16 +28,17 @@ def command(ctx: click.Context, paths: tuple[Path, ...], common: Common, memory_
             sources: tuple[Path, ...], export: str | None) -> None:
     """Find what is wrong or slow in captures, run folders, memory snapshots, flight-recorder dumps and NCCL logs."""
     from gpudoctor.cli.progress import progress
-    from gpudoctor.model import Subject
-    from gpudoctor.report.build import build_report
     from gpudoctor.rulebook.load import load_rules
-    from gpudoctor.source import load_project
     from gpudoctor.timeline.ingest import IngestOptions, ingest
 
     config = common.config(paths[0])
-    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
+    book = load_rules(map(Path, config.rules), config.allow_python_rules, cases=False).choose(config.select, config.ignore)
     with progress("reading captures") as bar:
         read = ingest(paths, IngestOptions(memory_limit=memory_limit, cache=not no_cache, dask=dask, progress=bar.update, debug="--debug" in sys.argv))
+        from gpudoctor.model import Subject
+        from gpudoctor.report.build import build_report
+        from gpudoctor.source import load_project
+
         project = load_project(sources) if sources else None
         report = build_report(Subject(read.subject_kind, [str(p) for p in paths]), book, config, store=read.store, kinds=read.kinds, project=project, charts=common.format == "html")
     if read.notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ from gpudoctor.rulebook.missing import unanswered, words
 from gpudoctor.rulebook.rule import Detector, Kind, Rule
 
 Params = Mapping[str, Mapping[str, Any]]
+_AT_ONCE = 2
+"""Detectors at a time: planning a query is work for one core, however many the database has."""
 
 
 class Tables(Protocol):
@@ -44,10 +47,12 @@ class Seen:
 def detect_in_tables(book: RuleBook, store: Tables, kinds: Iterable[Kind], overrides: Params | None = None) -> Seen:
     """Run every table detector of the given kinds."""
     seen, kinds = Seen(), tuple(kinds)
-    for rule in book:
-        for detector in rule.detectors:
-            if detector.kind in kinds and detector.kind != "source":
-                _run_on_tables(rule, detector, store, rule.values(dict((overrides or {}).get(rule.slug, {}))), seen)
+    asked = [(r, d, r.values(dict((overrides or {}).get(r.slug, {})))) for r in book for d in r.detectors if d.kind in kinds and d.kind != "source"]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for part in pool.map(lambda a: _run_on_tables(a[0], a[1], store, a[2]), asked):
+            seen.evidence += part.evidence
+            seen.abstained += part.abstained
+            seen.answered |= part.answered
     seen.abstained = list({a.rule: a for a in reversed(seen.abstained) if a.rule not in seen.answered}.values())[::-1]
     return seen
 
@@ -63,11 +68,12 @@ def detect_in_sources(book: RuleBook, modules: Iterable[Module], overrides: Para
     return seen
 
 
-def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[str, Any], seen: Seen) -> None:
+def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[str, Any]) -> Seen:
+    seen = Seen()
     missing = unanswered(detector.kind, detector.needs, store.captured)
     if missing:
         seen.abstained.append(Abstention(rule.id, rule.slug, *words(missing)))
-        return
+        return seen
     if detector.file.suffix == ".py":
         found: Iterator[Evidence] = iter(_check(detector.file)(store, params))
     else:
@@ -88,6 +94,7 @@ def _run_on_tables(rule: Rule, detector: Detector, store: Tables, params: dict[s
             seen.evidence.append((rule, item))
     if answered:
         seen.answered.add(rule.id)
+    return seen
 
 
 def _rows(rule: Rule, detector: Detector, store: Tables, params: dict[str, Any]) -> Iterator[Evidence]:

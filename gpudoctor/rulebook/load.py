@@ -71,11 +71,11 @@ def _folder(folder: Path, allow_python: bool, cases: bool) -> Iterator[Rule]:
         yield rule
 
 
-_BLOCK = re.compile(r"^\[\[(cases|detectors)\]\]$", re.M)
+_BLOCK = re.compile(r"^\[\[?(cases|detectors|example|params\.\w+)\]\]?$", re.M)
 
 
 def _without_cases(text: str) -> str:
-    """A rule's text with its `[[cases]]` blocks cut out."""
+    """A rule's text with its `[[cases]]` blocks cut out, wherever among the others they stand."""
     marks = [*_BLOCK.finditer(text)]
     ends = [*(m.start() for m in marks[1:]), len(text)]
     kept = [text[m.start(): end] for m, end in zip(marks, ends, strict=True) if m[1] != "cases"]

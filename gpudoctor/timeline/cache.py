@@ -28,10 +28,9 @@ import duckdb
 
 from gpudoctor.errors import InputError
 from gpudoctor.rundir import write_atomic
-from gpudoctor.timeline.ingest.options import Ingested
+from gpudoctor.timeline.ingest.options import CACHE_FOLDER, Ingested
 from gpudoctor.timeline.store import Store
 
-FOLDER = ".gpudoctor"
 WORTH_CACHING = 1 << 20
 KEPT = 8
 _STAMPS = "stamps.json"
@@ -127,7 +126,7 @@ def _sha256(file: Path) -> str:
 
 
 def _folder(path: Path) -> Path | None:
-    beside = (path if path.is_dir() else path.parent).resolve() / FOLDER
+    beside = (path if path.is_dir() else path.parent).resolve() / CACHE_FOLDER
     for folder in (beside, _home()):
         if folder is not None and not folder.is_symlink() and _meant_for_writing(folder.parent):
             with suppress(OSError):
@@ -197,6 +196,6 @@ def inputs(paths: Iterable[Path]) -> Iterator[Path]:
     """Every file behind `paths`: themselves, and all files below folders but the cache's own."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(f for f in path.rglob("*") if f.is_file() and FOLDER not in f.relative_to(path).parts)
+            yield from sorted(f for f in path.rglob("*") if f.is_file() and CACHE_FOLDER not in f.relative_to(path).parts)
         else:
             yield path

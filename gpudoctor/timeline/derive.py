@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.resources import files
 
 from gpudoctor.tables.derived import DERIVED
@@ -25,11 +27,15 @@ def derive(store: Store) -> None:
     find_steps(store)
     _run(store, "traced_step", "step_span")
     _launches(store)
-    _run(store, "host_call", "call_site", "host_wait", "gpu_step")
-    measure_steps(store)
-    _run(store, "gap", "collective_wait", "untraced_graph")
-    order_streams(store)
-    _run(store, "stream_time", "collective_rate", "copy_rate", "memory_use")
+    with ThreadPoolExecutor(1) as beside:
+        host = beside.submit(_run, store, "host_call", "call_site", "host_wait", "untraced_graph")
+        _run(store, "gpu_step")
+        measure_steps(store)
+        _run(store, "collective_wait", "stream_time", "collective_rate", "copy_rate", "memory_use")
+        host.result()
+        gaps = beside.submit(_run, store, "gap")
+        order_streams(store)
+        gaps.result()
 
 
 def _launches(store: Store) -> None:
@@ -42,5 +48,6 @@ def _launches(store: Store) -> None:
 
 
 def _run(store: Store, *modules: str) -> None:
-    for module in modules:
-        store.connection.execute(files("gpudoctor.timeline").joinpath("sql", f"{module}.sql").read_text("utf-8"))
+    with closing(store.connection.cursor()) as cursor:
+        for module in modules:
+            cursor.execute(files("gpudoctor.timeline").joinpath("sql", f"{module}.sql").read_text("utf-8"))

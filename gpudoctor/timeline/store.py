@@ -70,7 +70,8 @@ class Store:
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The database with everything that was added."""
-        self._write(*self._waiting)
+        with self._lock:
+            self._write(*self._waiting)
         return self._database
 
     def intern(self, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -149,9 +150,10 @@ class Store:
         Raises RuleError if the text is not a single SELECT, or if it tries to write.
         """
         _require_select(sql)
-        self.connection.execute("BEGIN TRANSACTION READ ONLY")
+        cursor = self.connection.cursor()
+        cursor.execute("BEGIN TRANSACTION READ ONLY")
         try:
-            cursor = self.connection.execute(sql, dict(params) if params else None)
+            cursor.execute(sql, dict(params) if params else None)
             names = [d[0] for d in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         except duckdb.TransactionException as error:
@@ -161,7 +163,7 @@ class Store:
         except duckdb.Error as error:
             raise RuleError(f"a rule's SQL failed: {_first_line(error)}") from None
         finally:
-            self.connection.rollback()
+            cursor.close()
 
     def count(self, name: str) -> int:
         """Rows of a canonical or derived table."""

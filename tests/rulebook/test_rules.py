@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,8 @@ def test_explain_prints_the_four_headings(tmp_path: Path) -> None:
     written(tmp_path)
     text = CliRunner().invoke(command, ["explain", "GD950", "--rules", str(tmp_path)]).output
     assert [line for line in text.splitlines() if line.startswith("## ")][:4] == ["## What it does", "## Why it is bad", "## Example", "## Use instead"]
+
+
+def test_a_rule_read_without_its_cases_is_the_same_rule() -> None:
+    whole = {r.id: replace(r, cases=()) for r in BOOK}
+    assert {r.id: r for r in load_rules(cases=False)} == whole

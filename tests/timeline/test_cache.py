@@ -57,8 +57,8 @@ def test_the_second_reading_is_the_first(capture: Path, readings: list[Path]) ->
     assert (first.kinds, first.notes, first.problems, first.store.captured) == (second.kinds, second.notes, second.problems, second.store.captured)
     for table in sorted(first.store.captured):
         assert first.store.query(f'SELECT * FROM "{table}" ORDER BY ALL') == second.store.query(f'SELECT * FROM "{table}" ORDER BY ALL')
-    assert len(entries(capture.parent / cache.FOLDER)) == 1
-    assert (capture.parent / cache.FOLDER / ".gitignore").read_text() == "*\n"
+    assert len(entries(capture.parent / cache.CACHE_FOLDER)) == 1
+    assert (capture.parent / cache.CACHE_FOLDER / ".gitignore").read_text() == "*\n"
 
 
 def test_a_change_that_keeps_size_and_mtime_is_seen(capture: Path, readings: list[Path]) -> None:
@@ -86,7 +86,7 @@ def test_an_unchanged_old_file_is_not_hashed_again(capture: Path, monkeypatch: p
     capture.touch()
     read(capture)
     assert len(hashed) == 2, "touched: hashed again, and found equal"
-    assert len(entries(capture.parent / cache.FOLDER)) == 1
+    assert len(entries(capture.parent / cache.CACHE_FOLDER)) == 1
 
 
 def test_a_change_right_after_the_reading_is_seen(capture: Path, readings: list[Path]) -> None:
@@ -114,7 +114,7 @@ def test_an_entry_of_another_user_is_not_believed(capture: Path, readings: list[
 
 def test_a_damaged_entry_is_replaced(capture: Path, readings: list[Path]) -> None:
     read(capture).store.close()
-    (entry,) = entries(capture.parent / cache.FOLDER)
+    (entry,) = entries(capture.parent / cache.CACHE_FOLDER)
     entry.write_bytes(entry.read_bytes()[:5000])
     assert read(capture).store.count("gpu_op") == 276
     assert len(readings) == 2
@@ -127,13 +127,13 @@ def test_no_secret_of_the_report_is_in_an_entry(capture: Path) -> None:
         db.execute("INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', ?)", (f"HF_TOKEN={secret}",))
         db.commit()
     read(capture).store.close()
-    for file in (capture.parent / cache.FOLDER).iterdir():
+    for file in (capture.parent / cache.CACHE_FOLDER).iterdir():
         assert b"s3cr3t" not in file.read_bytes()
 
 
 def test_no_cache_leaves_nothing(capture: Path) -> None:
     read(capture, use=False)
-    assert not (capture.parent / cache.FOLDER).exists()
+    assert not (capture.parent / cache.CACHE_FOLDER).exists()
 
 
 def test_a_folder_that_is_not_for_writing_is_left_alone(capture: Path, readings: list[Path], tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_folder_that_is_not_for_writing_is_left_alone(capture: Path, readings:
         read(capture)
     finally:
         capture.parent.chmod(0o755)
-    assert not (capture.parent / cache.FOLDER).exists()
+    assert not (capture.parent / cache.CACHE_FOLDER).exists()
     assert len(readings) == 1
     assert len(entries(tmp_path / "home" / "gpudoctor")) == 1
 
@@ -156,14 +156,14 @@ def test_nowhere_to_write_is_no_error(capture: Path, monkeypatch: pytest.MonkeyP
 def test_a_failed_reading_leaves_no_entry(capture: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         ingest([capture], IngestOptions(debug=True, progress=lambda done, total: 1 // 0))  # type: ignore[arg-type, return-value]
-    assert not [p for p in (capture.parent / cache.FOLDER).iterdir() if p.suffix in (".duckdb", ".partial", ".wal")]
+    assert not [p for p in (capture.parent / cache.CACHE_FOLDER).iterdir() if p.suffix in (".duckdb", ".partial", ".wal")]
 
 
 def test_only_the_last_entries_are_kept(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "KEPT", 2)
     for number in range(4):
         read(shutil.copy(capture, capture.with_name(f"r{number}.sqlite")))
-    assert len(entries(capture.parent / cache.FOLDER)) == 2
+    assert len(entries(capture.parent / cache.CACHE_FOLDER)) == 2
 
 
 def test_a_kept_store_refuses_to_be_changed(capture: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.errors import InputError, UsageError
-from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest, pool
+from gpudoctor.timeline.ingest import Ingested, IngestOptions, ahead, ingest, workers
 
 DATA = Path(__file__).parents[1] / "data" / "captures"
 RANKS = [DATA / f"kineto_ddp_gloo.rank{r}.json.gz" for r in (0, 1)]
@@ -48,12 +48,29 @@ def test_ranks_come_from_the_traces_not_from_their_order() -> None:
 
 def test_worker_processes_give_the_same_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     here = contents(read(*RANKS))
-    monkeypatch.setattr(pool, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(ahead, "WORTH_PROCESSES", 0)
     assert contents(read(*RANKS)) == here
 
 
+def test_reading_begins_early_only_where_no_cache_may_have_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "WORTH_PROCESSES", 0)
+    begun: list[str] = []
+    monkeypatch.setattr(workers.Workers, "submit", lambda self, path: begun.append(path.name))
+    for number in (10, 2):
+        trace(tmp_path / f"t{number}.json", number)
+    (tmp_path / "other.json").write_text('{"no": "trace"}')
+    for arguments in ([tmp_path], [tmp_path / "t10.json", tmp_path / "t2.json", tmp_path / "absent.json"]):
+        ahead.Ahead(IngestOptions()).guess(arguments)
+    assert begun == ["t2.json", "t10.json"] * 2
+    (tmp_path / ".gpudoctor").mkdir()
+    ahead.Ahead(IngestOptions()).guess([tmp_path])
+    assert len(begun) == 4
+    ahead.Ahead(IngestOptions(cache=False)).guess([tmp_path])
+    assert len(begun) == 6
+
+
 def test_a_worker_that_cannot_read_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(ahead, "WORTH_PROCESSES", 0)
     bad = tmp_path / "bad.json"
     bad.write_text('{"schemaVersion": 1, "traceEvents": 3}')
     result = read(*RANKS, bad)
@@ -62,8 +79,8 @@ def test_a_worker_that_cannot_read_says_why(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "WORTH_PROCESSES", 0)
-    monkeypatch.setattr(pool.sys, "executable", "/bin/false")
+    monkeypatch.setattr(ahead, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(workers.sys, "executable", "/bin/false")
     with pytest.raises(InputError, match="ended with status 1") as caught:
         read(*RANKS)
     assert "\n" not in str(caught.value)
@@ -117,7 +134,7 @@ def test_what_can_be_read_of_several_is_read(tmp_path: Path) -> None:
 
 
 def test_sixty_four_ranks_by_local_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(ahead, "WORTH_PROCESSES", 0)
     about = json.loads(gzip.decompress(RANKS[0].read_bytes()))
     for rank in range(64):
         about["distributedInfo"] = {"rank": rank, "world_size": 64, "backend": "gloo"}
@@ -132,7 +149,7 @@ def test_sixty_four_ranks_by_local_processes(tmp_path: Path, monkeypatch: pytest
 
 def test_dask_without_a_scheduler_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="needs the extra [dask]")
-    monkeypatch.setattr(pool, "_DASK_TIMEOUT_S", 1)
+    monkeypatch.setattr(ahead, "_DASK_TIMEOUT_S", 1)
     with pytest.raises(UsageError, match="no Dask scheduler answers"):
         read(*RANKS, dask="tcp://127.0.0.1:9")
 

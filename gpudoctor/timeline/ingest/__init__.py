@@ -7,8 +7,10 @@ recorder told of synchronisation; without it the order of streams is unknown. Si
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
+from gpudoctor.timeline.ingest.ahead import Ahead
 from gpudoctor.timeline.ingest.options import Ingested, IngestOptions
 
 __all__ = ["IngestOptions", "Ingested", "ingest"]
@@ -19,6 +21,9 @@ def ingest(paths: Iterable[Path], options: IngestOptions | None = None) -> Inges
 
     InputError if nothing could be read; files of several that could not are told in `problems`.
     """
-    from gpudoctor.timeline.ingest.several import read_all
+    paths, options = list(paths), options or IngestOptions()
+    with closing(Ahead(options)) as ahead:
+        ahead.guess(paths)
+        from gpudoctor.timeline.ingest.several import read_all
 
-    return read_all(list(paths), options or IngestOptions())
+        return read_all(paths, options, ahead)

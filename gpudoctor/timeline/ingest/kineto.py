@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +12,12 @@ import pyarrow.compute as pc
 
 from gpudoctor.timeline.ingest.capture import contents_of, describe, possible
 from gpudoctor.timeline.ingest.kineto_columns import Extract, extract
+from gpudoctor.timeline.ingest.kineto_events import is_trace
 from gpudoctor.timeline.ingest.kineto_stacks import add_stacks
 from gpudoctor.timeline.ingest.kineto_sync import add_sync
 from gpudoctor.timeline.ingest.nesting import nested
 from gpudoctor.timeline.store import Store
 
-_SIGNS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|^\s*\[\s*\{[^{}]{0,400}"ph"\s*:')
 _NAMED = ("gpu", "api", "op", "range")
 _CANONICAL = {"gpu": "gpu_op", "api": "api", "op": "cpu_op", "range": "nvtx", "sync": "sync"}
 _DEFAULT_STREAMS = pa.array([0, 7], pa.int64())
@@ -26,7 +25,7 @@ _DEFAULT_STREAMS = pa.array([0, 7], pa.int64())
 
 def matches(head: bytes, path: Path) -> bool:
     """True for JSON that begins like a Chrome trace."""
-    return head.lstrip()[:1] in (b"{", b"[") and _SIGNS.search(head) is not None
+    return is_trace(head)
 
 
 @contextmanager

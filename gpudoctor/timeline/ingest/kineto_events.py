@@ -16,6 +16,7 @@ from msgspec import Struct
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.unpack import chunks
 
+_SIGNS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:|^\s*\[\s*\{[^{}]{0,400}"ph"\s*:')
 _START = re.compile(rb'^\s*(\[)|"traceEvents"\s*:\s*(\[)')
 _FIRST_TIME = re.compile(rb'"ts":\s*"?(\d+)(\.\d)?')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -27,6 +28,11 @@ _LONGEST_EVENT = 256 << 20
 _TRIES = 32
 _NEAR = (1 << 15, 1 << 20)
 _Decoder = msgspec.json.Decoder["list[Event]"]
+
+
+def is_trace(head: bytes) -> bool:
+    """True for JSON that begins like a Chrome trace."""
+    return head.lstrip()[:1] in (b"{", b"[") and _SIGNS.search(head) is not None
 
 
 class Args(Struct, gc=False):

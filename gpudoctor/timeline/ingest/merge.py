@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import duckdb
 
 from gpudoctor.errors import GpudoctorError, InputError
 from gpudoctor.tables import TABLES
+from gpudoctor.timeline.ingest.ahead import Ahead
 from gpudoctor.timeline.ingest.detect import Item
 from gpudoctor.timeline.ingest.options import IngestOptions
-from gpudoctor.timeline.ingest.pool import read_ahead
 from gpudoctor.timeline.ingest.trace import Trace
 from gpudoctor.timeline.store import Store
 
@@ -32,18 +32,19 @@ class Merge:
         self._taken: set[int] = set()
         self._shifts: list[int] = []
 
-    def read(self, items: list[Item]) -> None:
-        """Read them all; what cannot be read is told in `problems`."""
+    def read(self, items: list[Item], ahead: Ahead) -> None:
+        """Read them all, those that can be ahead of their turn; what cannot be read is told in `problems`."""
         plain = [i for i in items if not i.source.is_trace]
         traces = [i for i in items if i.source.is_trace]
         for number, item in enumerate(plain):
             self.options.progress(number, len(items))
             self._read_plain(item, number)
-        with closing(read_ahead([i.path for i in traces if i.source.name == "kineto"], self.options)) as ahead:
-            for number, item in enumerate(traces):
-                self.options.progress(len(plain) + number, len(items))
-                with self._problems_of(item), ahead.opened(item) as trace:
-                    self._place(trace, item)
+        ahead.begin([i.path for i in traces if i.source.name == "kineto"])
+        for number, item in enumerate(traces):
+            self.options.progress(len(plain) + number, len(items))
+            with self._problems_of(item), ahead.opened(item) as trace:
+                self._place(trace, item)
+        ahead.close()
         self.options.progress(len(items), len(items))
 
     def _read_plain(self, item: Item, number: int) -> None:

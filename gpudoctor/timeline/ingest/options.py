@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from gpudoctor.timeline.store import Store
 
+CACHE_FOLDER = ".gpudoctor"
+"""Where finished stores are kept, beside the captures."""
+
 DetectorKind = Literal["trace", "run", "memory", "log"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import re
 import shutil
 import tempfile
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.cache import entry_for, inputs
 from gpudoctor.timeline.derive import derive
+from gpudoctor.timeline.ingest.ahead import Ahead, natural
 from gpudoctor.timeline.ingest.detect import Item, items_of
 from gpudoctor.timeline.ingest.merge import Merge
 from gpudoctor.timeline.ingest.options import DetectorKind, Ingested, IngestOptions
@@ -22,7 +22,7 @@ _LIMIT_OF_FILES, _LIMIT_IN_MEMORY = "400MB", "200MB"  # beyond it DuckDB spills
 _LARGE = 32 << 20  # bytes of input
 
 
-def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
+def read_all(paths: list[Path], options: IngestOptions, ahead: Ahead) -> Ingested:
     """See `gpudoctor.timeline.ingest.ingest`."""
     problems: list[str] = []
     items = _items(paths, problems)
@@ -32,7 +32,7 @@ def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
     file = entry.temporary if entry else _scratch(items)
     store = Store(options.memory_limit or (_LIMIT_OF_FILES if file else _LIMIT_IN_MEMORY), file=file)
     try:
-        read = _read(paths, items, store, options, problems)
+        read = _read(paths, items, store, options, ahead, problems)
     except BaseException:
         store.close()
         if entry is not None:
@@ -43,10 +43,10 @@ def read_all(paths: list[Path], options: IngestOptions) -> Ingested:
     return read
 
 
-def _read(paths: list[Path], items: list[Item], store: Store, options: IngestOptions, problems: list[str]) -> Ingested:
+def _read(paths: list[Path], items: list[Item], store: Store, options: IngestOptions, ahead: Ahead, problems: list[str]) -> Ingested:
     runs = [p for p in paths if is_run(p)]
     merge = Merge(store, options, problems, by_wall_clock=bool(runs))
-    merge.read(items)
+    merge.read(items, ahead)
     kinds: dict[DetectorKind, None] = dict.fromkeys(k for i in items for k in i.source.kinds)
     for run in runs:
         if not any(i.path.is_relative_to(run / "capture") for i in items) and read_tables(run, store):
@@ -78,8 +78,3 @@ def _items(paths: list[Path], problems: list[str]) -> list[Item]:
         except InputError as error:
             problems.append(str(error))
     return items
-
-
-def natural(path: Path) -> list[tuple[bool, int, str]]:
-    """A sort key under which rank10 follows rank2."""
-    return [(p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in re.split(r"(\d+)", str(path))]

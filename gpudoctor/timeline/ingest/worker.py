@@ -14,21 +14,9 @@ import pyarrow as pa
 from gpudoctor.errors import GpudoctorError
 from gpudoctor.timeline.ingest.kineto_columns import Extract, extract
 from gpudoctor.timeline.ingest.kineto_events import About
+from gpudoctor.timeline.ingest.workers import Answer, Request
 
 _ABOUT = "about.json"
-
-
-class Request(msgspec.Struct):
-    """Read `path` into files in `folder`."""
-
-    path: str
-    folder: str
-
-
-class Answer(msgspec.Struct):
-    """Done, or why not."""
-
-    error: str | None = None
 
 
 class _Said(msgspec.Struct):
