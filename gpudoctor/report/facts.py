@@ -58,8 +58,7 @@ def _devices(store: Store) -> list[Row]:
     return store.query("""
         WITH merged AS (
             SELECT rank, device, start, "end", kind,
-                   max("end") OVER (PARTITION BY rank, device ORDER BY start, "end", stream, corr
-                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                   max("end") OVER (PARTITION BY rank, device ORDER BY start, "end" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
             FROM gpu_op WHERE "end" >= start
         ), whole AS (
         SELECT rank, device, count(*) AS operations, count(*) FILTER (WHERE kind = 'kernel') AS kernels,

@@ -17,6 +17,7 @@ _TABLES = (
     Table("launch_call", "The call behind each correlation id.", (RANK, *ints("corr: correlation id"), *SPAN, *ints("tid: thread"))),
     Table("traced_step", "Steps that the capture saw; of a rank without a capture all.", (RANK, *STEP_NUMBER, *SPAN, *WARMUP)),
     Table("step_span", "Steps as a function of host time; a row without a step closes a step that none follows at once.", (RANK, *ints("start: from when [ns]"), *STEP, *WARMUP)),
+    Table("step_slot", "Steps of step_span by slots of equal time, as an index: a moment `t` lies in slot `t // width`.", (RANK, *STEP, *WARMUP, *SPAN, *ints("width: of a slot [ns]; slot: number of a slot that the step touches"))),
     Table(
         "op", "GPU work with its launching call and the step that launched it.",
         (RANK, *DEVICE, *ints("context: CUDA context; stream: stream"), *texts("kind: kernel, memcpy, memset, comm"), NAME, *SPAN,

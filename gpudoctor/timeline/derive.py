@@ -25,7 +25,7 @@ def derive(store: Store) -> None:
         return
     _run(store, "race_cause", "kind_of_name", "launch_call")
     find_steps(store)
-    _run(store, "traced_step", "step_span")
+    _run(store, "traced_step", "step_span", "step_slot")
     _launches(store)
     with ThreadPoolExecutor(1) as beside:
         host = beside.submit(_run, store, "host_call", "call_site", "host_wait", "untraced_graph")

@@ -6,9 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +28,7 @@ _DIRECTION = {"HD": "h2d", "DH": "d2h", "DD": "d2d", "PP": "p2p", "HH": "h2h", "
 _MEMORY = {"pageable", "pinned", "device", "array", "managed"}
 _SIZES = {"byte": 1, "char": 1, "bool": 1, "half": 2, "bfloat16": 2, "short": 2, "float": 4, "int": 4, "double": 8, "long": 8}
 _NO_ARGS = Args()
+_NAMES_AT_HAND = 4096
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ def _gpu(events: list[Event]) -> dict[str, Any]:
     }
 
 
+@lru_cache(_NAMES_AT_HAND)
 def _gpu_name(name: str) -> tuple[str, str | None, str | None, str | None]:
     """kind, copy_kind, src_mem and dst_mem of a GPU event; kinds are told apart by Kineto's own names for copies and sets."""
     if name.startswith("Memset"):
@@ -169,11 +173,12 @@ def nanoseconds(micros: list[Any]) -> pa.Array:
     """µs (float or Decimal) → int64 ns, exact to the third decimal; null where it does not fit."""
     if micros and not isinstance(micros[0], float):
         return integers([round(m * 1000) if abs(m) < 4e15 else None for m in micros])
-    values = pa.array(micros, pa.float64())
-    values = pc.if_else(pc.less(pc.abs(values), 4e15), values, None)
-    whole = pc.floor(values)
-    part = pc.round(pc.multiply(pc.subtract(values, whole), 1000.0))
-    return pc.add(pc.multiply(whole.cast(pa.int64()), 1000), part.cast(pa.int64()))
+    values = np.array(micros, dtype=np.float64)
+    fits = np.abs(values) < 4e15
+    values = np.where(fits, values, 0.0)
+    whole = np.floor(values)
+    part = np.rint((values - whole) * 1000.0)
+    return pa.array(whole.astype(np.int64) * 1000 + part.astype(np.int64), mask=~fits)
 
 
 def integers(values: list[int | None]) -> pa.Array:

@@ -8,7 +8,7 @@ WITH issued AS (
     UNION ALL
     SELECT v.rank, s.step, coalesce(s.warmup, false), coalesce(k.op, 'collective'), NULL, v.tid, v.start, v.start, v."end", NULL, 'host'
     FROM nvtx v JOIN kind_of_name k USING (name_id)
-    ASOF LEFT JOIN step_span s ON v.rank = s.rank AND v.start >= s.start
+    LEFT JOIN step_slot s ON s.rank = v.rank AND s.slot = v.start // (SELECT any_value(width) FROM step_slot) AND v.start >= s.start AND v.start < s."end"
     WHERE v."end" - v.start < 1000000000000000 AND regexp_matches(k.text, '^(gloo|mpi|ucc):') AND NOT regexp_matches(k.text, 'send|recv')
 ), stepped AS (
     SELECT *, row_number() OVER (PARTITION BY rank, side, step ORDER BY issued, start, "end", stream, corr) AS nth FROM issued WHERE step IS NOT NULL

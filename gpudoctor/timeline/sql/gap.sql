@@ -23,20 +23,28 @@ WITH tied AS (
 ), allocs AS (
     SELECT rank, tid, "end", sum("end" - start) OVER (PARTITION BY rank, tid ORDER BY "end", start, corr ROWS UNBOUNDED PRECEDING) AS so_far
     FROM host_call WHERE kind IN ('alloc', 'free', 'host_alloc', 'host_free', 'map', 'unmap')
-), host AS (  -- few columns, since each of the joins sorts them
-    SELECT f.rank, f.device, f.start,
-        CASE
-            WHEN w."end" BETWEEN f.start AND f."end" AND f."end" - w."end" <= 200000 AND f.late_ns > 0 THEN 'sync'
-            WHEN coalesce(b.so_far, 0) - coalesce(a.so_far, 0) >= 0.5 * f.ns THEN 'alloc'
-            WHEN d."end" IS NOT NULL AND least(d."end", f."end") - greatest(d.start, f.start) >= 0.5 * f.ns THEN 'data'
-            WHEN c."end" IS NOT NULL AND least(c."end", f."end") - greatest(c.start, f.start) >= 0.5 * f.ns THEN 'collective'
-        END AS cause
-    FROM (SELECT rank, device, tid, start, "end", ns, late_ns FROM following WHERE ns >= 20000) f
-    ASOF LEFT JOIN (SELECT rank, tid, start, "end" FROM host_wait) w ON f.rank = w.rank AND f.tid = w.tid AND f.start >= w.start
-    ASOF LEFT JOIN data d ON f.rank = d.rank AND f.tid = d.tid AND f."end" > d.start
-    ASOF LEFT JOIN collectives c ON f.rank = c.rank AND f."end" > c.start
-    ASOF LEFT JOIN allocs a ON f.rank = a.rank AND f.tid = a.tid AND f.start >= a."end"
-    ASOF LEFT JOIN allocs b ON f.rank = b.rank AND f.tid = b.tid AND f."end" >= b."end"
+), long AS (  -- few columns, since each of the joins below sorts them
+    SELECT rank, device, tid, start, "end", ns, late_ns FROM following WHERE ns >= 20000
+), found AS (
+    SELECT g.rank, g.device, g.start, 1 AS nth, 'sync' AS cause
+    FROM long g ASOF JOIN (SELECT rank, tid, start, "end" FROM host_wait) w ON g.rank = w.rank AND g.tid = w.tid AND g.start >= w.start
+    WHERE w."end" BETWEEN g.start AND g."end" AND g."end" - w."end" <= 200000 AND g.late_ns > 0
+    UNION ALL
+    SELECT g.rank, g.device, g.start, 2, 'alloc'
+    FROM (FROM long SEMI JOIN allocs USING (rank, tid)) g
+    ASOF LEFT JOIN allocs a ON g.rank = a.rank AND g.tid = a.tid AND g.start >= a."end"
+    ASOF JOIN allocs b ON g.rank = b.rank AND g.tid = b.tid AND g."end" >= b."end"
+    WHERE b.so_far - coalesce(a.so_far, 0) >= 0.5 * g.ns
+    UNION ALL
+    SELECT g.rank, g.device, g.start, 3, 'data'
+    FROM (FROM long SEMI JOIN data USING (rank, tid)) g ASOF JOIN data d ON g.rank = d.rank AND g.tid = d.tid AND g."end" > d.start
+    WHERE least(d."end", g."end") - greatest(d.start, g.start) >= 0.5 * g.ns
+    UNION ALL
+    SELECT g.rank, g.device, g.start, 4, 'collective'
+    FROM (FROM long SEMI JOIN collectives USING (rank)) g ASOF JOIN collectives c ON g.rank = c.rank AND g."end" > c.start
+    WHERE least(c."end", g."end") - greatest(c.start, g.start) >= 0.5 * g.ns
+), host AS (
+    SELECT rank, device, start, arg_min(cause, nth) AS cause FROM found GROUP BY rank, device, start
 )
 SELECT f.rank, f.device, f.step, f.warmup, f.start, f."end", f.ns, f.corr, f.name_id, f.kind, f.tid, f.graph IS NOT NULL AS graph, f.late_ns,
     f.next_step IS DISTINCT FROM f.step AS between_steps,
