@@ -56,18 +56,17 @@ def _devices(store: Store) -> list[Row]:
     if not store.count("gpu_op"):
         return []
     return store.query("""
-        WITH merged AS (
-            SELECT rank, device, start, "end", kind,
-                   max("end") OVER (PARTITION BY rank, device ORDER BY start, "end" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-            FROM gpu_op WHERE "end" >= start
-        ), whole AS (
-        SELECT rank, device, count(*) AS operations, count(*) FILTER (WHERE kind = 'kernel') AS kernels,
-               count(*) FILTER (WHERE kind = 'comm') AS comm_kernels, max("end") - min(start) AS span_ns,
-               sum(greatest(0, "end" - greatest(start, coalesce(before, start)))) AS busy_ns
-        FROM merged GROUP BY rank, device
-        ), steady AS (SELECT rank, device, sum(busy) / sum(span) AS busy FROM step_time WHERE NOT warmup GROUP BY rank, device HAVING sum(span) > 0)
-        SELECT w.*, coalesce(s.busy, w.busy_ns / nullif(w.span_ns, 0), 0) AS busy, s.busy IS NOT NULL AS in_steps
-        FROM whole w LEFT JOIN steady s ON s.rank = w.rank AND s.device = w.device ORDER BY w.rank, w.device""")
+        WITH steady AS (SELECT rank, device, sum(busy) / sum(span) AS busy FROM step_time WHERE NOT warmup GROUP BY rank, device HAVING sum(span) > 0),
+        whole AS (SELECT rank, device, count(*) AS operations, count(*) FILTER (WHERE kind = 'kernel') AS kernels,
+                         count(*) FILTER (WHERE kind = 'comm') AS comm_kernels, max("end") - min(start) AS span_ns
+                  FROM gpu_op WHERE "end" >= start GROUP BY rank, device),
+        merged AS (SELECT rank, device, start, "end",
+                          max("end") OVER (PARTITION BY rank, device ORDER BY start, "end" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                   FROM gpu_op g WHERE "end" >= start AND NOT EXISTS (SELECT 1 FROM steady s WHERE s.rank = g.rank AND s.device = g.device)),
+        outside AS (SELECT rank, device, sum(greatest(0, "end" - greatest(start, coalesce(before, start)))) AS busy_ns FROM merged GROUP BY rank, device)
+        SELECT w.*, coalesce(s.busy, o.busy_ns / nullif(w.span_ns, 0), 0) AS busy, s.busy IS NOT NULL AS in_steps
+        FROM whole w LEFT JOIN steady s ON s.rank = w.rank AND s.device = w.device
+        LEFT JOIN outside o ON o.rank = w.rank AND o.device IS NOT DISTINCT FROM w.device ORDER BY w.rank, w.device""")
 
 
 def _gradients(store: Store) -> list[Row]:

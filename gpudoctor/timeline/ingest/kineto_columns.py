@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from gpudoctor.timeline.clocks import Ints
 from gpudoctor.timeline.ingest.kineto_events import About, Args, Event, TraceFile
 from gpudoctor.timeline.ingest.names import is_comm
 
@@ -29,6 +29,10 @@ _MEMORY = {"pageable", "pinned", "device", "array", "managed"}
 _SIZES = {"byte": 1, "char": 1, "bool": 1, "half": 2, "bfloat16": 2, "short": 2, "float": 4, "int": 4, "double": 8, "long": 8}
 _NO_ARGS = Args()
 _NAMES_AT_HAND = 4096
+_LARGEST = 1 << 63
+_NO_TIME = -_LARGEST
+_LATEST = 4e15
+"""µs since 1970 that make sense: a century."""
 
 
 @dataclass(slots=True)
@@ -87,9 +91,9 @@ def _gpu(events: list[Event]) -> dict[str, Any]:
     about = [_gpu_name(n) for n in names.dictionary.to_pylist()]
     return {
         **_times(events), "name": names, **{c: _per_name([a[i] for a in about], names) for i, c in enumerate(("kind", "copy_kind", "src_mem", "dst_mem"))},
-        "device": integers([a.device for a in args]), "context": pc.fill_null(integers([a.context for a in args]), 0), "stream": integers([a.stream for a in args]),
+        "device": integers([a.device for a in args]), "context": integers([a.context or 0 for a in args]), "stream": integers([a.stream for a in args]),
         "corr": integers([a.correlation for a in args]), "bytes": integers([a.bytes if a.bytes is not None or a.elements is None else _message(a) for a in args]),
-        "graph_node": _positive(integers([a.graph_node for a in args])), "graph": _positive(integers([a.graph for a in args])),
+        "graph_node": _from(1, [a.graph_node for a in args], _LARGEST), "graph": _from(1, [a.graph for a in args], _LARGEST),
     }
 
 
@@ -137,16 +141,17 @@ def _sync(events: list[Event]) -> dict[str, Any]:
 
 
 def _memory(events: list[Event]) -> dict[str, Any]:
-    args = [e.args or _NO_ARGS for e in events]
+    args, t = [e.args or _NO_ARGS for e in events], nanoseconds([e.ts for e in events])
     return {
-        "t": nanoseconds([e.ts for e in events]), "device": integers([a.device_id for a in args]), "bytes": integers([a.memory_bytes for a in args]),
+        "t": pa.array(t, mask=t == _NO_TIME), "device": integers([a.device_id for a in args]), "bytes": integers([a.memory_bytes for a in args]),
         "total": integers([a.allocated for a in args]), "address": integers([a.address for a in args]),
     }
 
 
 def _times(events: list[Event]) -> dict[str, Any]:
-    start = nanoseconds([e.ts for e in events])
-    return {"start": start, "end": pc.add(start, nanoseconds([e.dur for e in events]))}
+    start, lasting = nanoseconds([e.ts for e in events]), nanoseconds([e.dur for e in events])
+    known = (start != _NO_TIME) & (lasting != _NO_TIME)
+    return {"start": pa.array(start, mask=start == _NO_TIME), "end": pa.array(np.where(known, start + lasting, 0), mask=~known)}
 
 
 def _names(events: list[Event]) -> pa.DictionaryArray:
@@ -169,16 +174,16 @@ def _threads(events: list[Event]) -> pa.Array:
     return integers([tids[e.tid] for e in events])
 
 
-def nanoseconds(micros: list[Any]) -> pa.Array:
-    """µs (float or Decimal) → int64 ns, exact to the third decimal; null where it does not fit."""
+def nanoseconds(micros: list[Any]) -> Ints:
+    """µs (float or Decimal) → ns, exact to the third decimal; `_NO_TIME` where it does not fit."""
     if micros and not isinstance(micros[0], float):
-        return integers([round(m * 1000) if abs(m) < 4e15 else None for m in micros])
+        return np.array([round(m * 1000) if abs(m) < _LATEST else _NO_TIME for m in micros], dtype=np.int64)
     values = np.array(micros, dtype=np.float64)
-    fits = np.abs(values) < 4e15
+    fits = np.abs(values) < _LATEST
     values = np.where(fits, values, 0.0)
     whole = np.floor(values)
     part = np.rint((values - whole) * 1000.0)
-    return pa.array(whole.astype(np.int64) * 1000 + part.astype(np.int64), mask=~fits)
+    return np.where(fits, whole.astype(np.int64) * 1000 + part.astype(np.int64), _NO_TIME)
 
 
 def integers(values: list[int | None]) -> pa.Array:
@@ -186,12 +191,8 @@ def integers(values: list[int | None]) -> pa.Array:
     try:
         return pa.array(values, pa.int64())
     except (OverflowError, pa.ArrowInvalid):
-        return pa.array([v if v is not None and -(1 << 63) <= v < 1 << 63 else None for v in values], pa.int64())
+        return pa.array([v if v is not None and -_LARGEST <= v < _LARGEST else None for v in values], pa.int64())
 
 
-def _from(least: int, values: list[int | None]) -> pa.Array:
-    return pa.array([v if v is not None and least <= v < 4294967295 else None for v in values], pa.int64())
-
-
-def _positive(values: pa.Array) -> pa.Array:
-    return pc.if_else(pc.greater(values, 0), values, None)
+def _from(least: int, values: list[int | None], unknown: int = 4294967295) -> pa.Array:
+    return pa.array([v if v is not None and least <= v < unknown else None for v in values], pa.int64())
