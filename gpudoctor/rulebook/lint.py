@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.cpus import cpus
 from gpudoctor.model import Evidence
 from gpudoctor.rulebook.detect import detect_in_sources
 from gpudoctor.rulebook.load import RuleBook
@@ -41,7 +42,7 @@ def lint(paths: Sequence[Path], book: RuleBook, params: Mapping[str, Mapping[str
     """
     files = list(find_files(paths, exclude))
     settings = (roots_of(paths), book, dict(params or {}))
-    count = jobs or (_cpus() if len(files) >= MANY_FILES else 1)
+    count = jobs or (cpus() if len(files) >= MANY_FILES else 1)
     if count < 2 or len(files) < 2 * BATCH:
         found = [_lint_batch(files, *settings)]
     else:
@@ -108,7 +109,3 @@ def _distinct(evidence: list[tuple[Rule, Evidence]]) -> list[tuple[Rule, Evidenc
         place = e.location
         seen.setdefault((rule.id, os.path.abspath(place.path) if place else "", place.line if place else 0, place.column if place else 0, e.group), (rule, e))
     return list(seen.values())
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -23,6 +23,8 @@ from gpudoctor.tables.derived import DERIVED
 pa.set_memory_pool(pa.system_memory_pool())  # gives large columns back as soon as they are in the database; Arrow's own pools keep them
 _ARROW = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
 _MOST_WAITING = 64 << 20  # bytes
+_NO_CHECKPOINT = "1TB"
+"""Written once, when the store is closed: a checkpoint while tables fill compresses them again and again."""
 _SQL = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}
 
 
@@ -205,7 +207,7 @@ def _spill_folder() -> str:
 def _connect(memory_limit: str | None, threads: int | None, file: Path | None, read_only: bool) -> duckdb.DuckDBPyConnection:
     config: dict[str, Any] = {
         "autoinstall_known_extensions": False, "autoload_known_extensions": False, "enable_external_access": False,
-        "python_enable_replacements": False, "preserve_insertion_order": False, "temp_directory": _spill_folder(), "lock_configuration": True,
+        "python_enable_replacements": False, "preserve_insertion_order": False, "temp_directory": _spill_folder(), "checkpoint_threshold": _NO_CHECKPOINT, "lock_configuration": True,
     }
     if memory_limit:
         config["memory_limit"] = memory_limit

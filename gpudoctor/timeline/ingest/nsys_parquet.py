@@ -62,8 +62,8 @@ class ParquetTables:
     def metadata(self) -> dict[str, str]:
         return self._metadata
 
-    def reader(self, table: str) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(schema(table), self._batches(table))
+    def readers(self, table: str) -> list[pa.RecordBatchReader]:
+        return [pa.RecordBatchReader.from_batches(schema(table), self._batches(table))]
 
     def _batches(self, table: str) -> Iterator[pa.RecordBatch]:
         present = self.columns(table)

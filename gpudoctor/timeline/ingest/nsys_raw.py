@@ -45,8 +45,8 @@ class RawTables(Protocol):
     def columns(self, table: str) -> set[str]:
         """The table's columns; empty if there is no such table."""
 
-    def reader(self, table: str) -> pa.RecordBatchReader:
-        """The wanted columns as batches: int64 or string, columns that the export lacks are null."""
+    def readers(self, table: str) -> list[pa.RecordBatchReader]:
+        """The wanted columns as batches: int64 or string, columns that the export lacks are null. A large table comes in parts, to be read side by side."""
 
     def metadata(self) -> dict[str, str]:
         """The few facts about capture and export that are safe to keep."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ import duckdb
 import pyarrow as pa
 from adbc_driver_sqlite import dbapi
 
+from gpudoctor.cpus import cpus
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
@@ -21,6 +23,7 @@ from gpudoctor.timeline.ingest.unpack import unpacked
 MAGIC = b"SQLite format 3\0"
 _BATCH_ROWS = 32768
 _SMALL_ENOUGH = 512 << 20
+_WORTH_PARTS = 400_000
 
 
 def matches(head: bytes, path: Path) -> bool:
@@ -65,8 +68,10 @@ class SqliteTables:
         self._limit = path.stat().st_size > _SMALL_ENOUGH
         self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         with closing(self._open()) as connection:
-            plain = {n for n, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'") if not str(sql).upper().startswith("CREATE VIRTUAL")}
+            made = {n: str(sql).upper() for n, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")}
+            plain = {n for n, sql in made.items() if not sql.startswith("CREATE VIRTUAL")}
             self._columns = {t: {r[1] for r in connection.execute(f"PRAGMA table_info('{t}')")} for t in WANTED if t in plain}
+            self._numbered = {t for t, columns in self._columns.items() if "ROWID" not in made[t] and "rowid" not in columns}
             self._metadata = self._read_metadata(connection, plain)
 
     def _open(self) -> sqlite3.Connection:
@@ -93,15 +98,25 @@ class SqliteTables:
     def metadata(self) -> dict[str, str]:
         return self._metadata
 
-    def reader(self, table: str) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(schema(table), self._batches(table))
+    def readers(self, table: str) -> list[pa.RecordBatchReader]:
+        return [pa.RecordBatchReader.from_batches(schema(table), self._batches(table, part)) for part in self._parts(table)]
 
-    def _batches(self, table: str) -> Iterator[pa.RecordBatch]:
+    def _parts(self, table: str) -> list[str]:
+        """Conditions that share the rows of a large table among the CPUs, by SQLite's row numbers."""
+        if table in self._numbered:
+            with closing(self._open()) as connection:
+                first, last = connection.execute(f'SELECT min(rowid), max(rowid) FROM "{table}"').fetchone()
+            if first is not None and last - first >= _WORTH_PARTS:
+                bounds = [first + (last - first) * i // cpus() for i in range(1, cpus())]
+                return [" AND ".join(filter(None, (low and f"rowid >= {low}", high and f"rowid < {high}"))) for low, high in pairwise(["", *map(str, bounds), ""])]
+        return [""]
+
+    def _batches(self, table: str, part: str) -> Iterator[pa.RecordBatch]:
         present, expected = self._columns[table], schema(table)
         picks = ", ".join(_pick(name, text, name in present, self._limit) for name, text in wanted(table))
         with dbapi.connect(self._uri) as connection, connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
-            cursor.execute(f'SELECT {picks} FROM "{table}"{_where(table, present)}')
+            cursor.execute(f'SELECT {picks} FROM "{table}"{_where(table, present, part)}')
             for batch in cursor.fetch_record_batch():
                 yield batch if batch.schema.equals(expected) else batch.cast(expected)
 
@@ -113,9 +128,11 @@ class SqliteTables:
         return safe_metadata(pairs)
 
 
-def _where(table: str, present: set[str]) -> str:
+def _where(table: str, present: set[str], part: str) -> str:
     column, values = ONLY.get(table, ("", ()))
-    return f" WHERE {column} IN ({', '.join(map(str, values))})" if column in present else ""
+    only = f"{column} IN ({', '.join(map(str, values))})" if column in present else ""
+    wanted_rows = " AND ".join(filter(None, (only, part)))
+    return f" WHERE {wanted_rows}" if wanted_rows else ""
 
 
 def _pick(name: str, text: bool, present: bool, limit: bool) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpudoctor.cpus import cpus
 from gpudoctor.timeline.ingest import nsys_sql as sql
 from gpudoctor.timeline.ingest.capture import contents, describe, drop_impossible
 from gpudoctor.timeline.ingest.names import (
@@ -54,9 +56,10 @@ class NsysTrace:
         reading = _Reading(self._source, store, shift_ns)
         reading.stage()
         ranks = reading.number_processes(rank)
-        with ThreadPoolExecutor(4) as pool:
-            for job in [pool.submit(j) for j in (reading.ranges, reading.api, reading.kernels, reading.copies)]:
-                job.result()
+        with ThreadPoolExecutor(cpus()) as pool:
+            for part in [pool.submit(p) for p in (*reading.ranges(), *reading.api(), *reading.kernels(), *reading.copies())]:
+                part.result()
+        reading.nest_ranges()
         reading.synchronisation()
         reading.small_tables()
         reading.what_was_captured()
@@ -76,6 +79,7 @@ class _Reading:
         self.kernel_names = StringColumn(store, self._texts)
         self.api_names = StringColumn(store, self._texts, plain_api)
         self.range_names = StringColumn(store, self._texts, plain_operator)
+        self.plain_ranges: list[pa.RecordBatch] = []
 
     def run(self, statement: str, raw: pa.Table | None = None, **tables: pa.Table) -> None:
         """Run one statement in a cursor of its own, with `raw` and `tables` as tables of those names."""
@@ -88,12 +92,18 @@ class _Reading:
 
     def rows(self, table: str) -> pa.Table:
         """All rows of a table that is never large; none if it is absent."""
-        return pa.Table.from_batches(self.source.reader(table) if table in self.present else [], schema(table))
+        return pa.Table.from_batches([b for part in self._readers(table) for b in part], schema(table))
 
-    def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch) -> None:
-        """Send the rows of `table`, changed batch by batch, through `statement`; nothing if it is absent."""
-        for batches in _grouped(map(change, self.source.reader(table)) if table in self.present else ()):
-            self.run(statement, pa.Table.from_batches(batches))
+    def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch) -> list[Callable[[], None]]:
+        """What sends the rows of `table`, changed batch by batch, through `statement`, in parts; nothing if it is absent."""
+        def send(reader: pa.RecordBatchReader) -> None:
+            for batches in _grouped(map(change, reader)):
+                self.run(statement, pa.Table.from_batches(batches))
+
+        return [partial(send, reader) for reader in self._readers(table)]
+
+    def _readers(self, table: str) -> list[pa.RecordBatchReader]:
+        return self.source.readers(table) if table in self.present else []
 
     def stage(self) -> None:
         self.run("CREATE SCHEMA IF NOT EXISTS stage")
@@ -121,48 +131,53 @@ class _Reading:
         self.run("CREATE OR REPLACE TABLE stage.process AS SELECT gpid, rank, shift FROM raw", pa.table(rows))
         return range(min(ranks, default=first), max(ranks, default=first - 1) + 1)
 
-    def kernels(self) -> None:
+    def kernels(self) -> list[Callable[[], None]]:
         comm: dict[int, bool] = {}
 
         def named(batch: pa.RecordBatch) -> pa.RecordBatch:
             ids = self.kernel_names.map(pc.coalesce(batch["demangledName"], batch["shortName"]))
-            comm.update((i, is_comm(t)) for i, t in self.kernel_names.texts.items() if i not in comm)
-            chosen = pa.array([i for i, yes in comm.items() if yes], pa.int64())
+            comm.update((i, is_comm(t)) for i, t in [*self.kernel_names.texts.items()] if i not in comm)
+            chosen = pa.array([i for i, yes in [*comm.items()] if yes], pa.int64())
             return batch.append_column("name_id", ids).append_column("comm", pc.is_in(ids, value_set=chosen))
 
-        self.stream(sql.KERNEL, _KERNEL, named)
+        return self.stream(sql.KERNEL, _KERNEL, named)
 
-    def copies(self) -> None:
+    def copies(self) -> list[Callable[[], None]]:
+        parts: list[Callable[[], None]] = []
         for table, statement, text in ((_MEMCPY, sql.MEMCPY, "Memcpy"), (_MEMSET, sql.MEMSET, "Memset")):
             name = self.store.intern(pa.array([text]))[0]
-            self.stream(statement, table, lambda batch, name=name: batch.append_column("name_id", pa.repeat(name, batch.num_rows)))  # type: ignore[misc]
-        if _MEMORY in self.present:
-            self.run(sql.MEMORY, self.rows(_MEMORY))
+            parts += self.stream(statement, table, lambda batch, name=name: batch.append_column("name_id", pa.repeat(name, batch.num_rows)))  # type: ignore[misc]
+        return parts
 
-    def api(self) -> None:
-        self.stream(sql.API, _RUNTIME, lambda batch: batch.append_column("name_id", self.api_names.map(batch["nameId"])))
+    def api(self) -> list[Callable[[], None]]:
+        return self.stream(sql.API, _RUNTIME, lambda batch: batch.append_column("name_id", self.api_names.map(batch["nameId"])))
 
-    def ranges(self) -> None:
-        """Ranges of torch's emit_nvtx (`aten::add, op_id = 7`) are operators, all others are ranges."""
-        kept: list[pa.RecordBatch] = []
-
+    def ranges(self) -> list[Callable[[], None]]:
+        """Ranges of torch's emit_nvtx (`aten::add, op_id = 7`) are operators, all others are ranges; these wait for `nest_ranges`."""
         def operators(batch: pa.RecordBatch) -> pa.RecordBatch:
             named, operator = self._named_range(batch)
-            kept.append(named.filter(pc.invert(operator)))
+            self.plain_ranges.append(named.filter(pc.invert(operator)))
             return named.filter(operator)
 
-        self.stream(sql.RANGE.format(table="cpu_op"), _NVTX, operators)
-        if sum(b.num_rows for b in kept):
-            self.run(f"INSERT INTO nvtx BY NAME {nested(sql.RANGES)}", pa.Table.from_batches(kept))
+        return self.stream(sql.RANGE.format(table="cpu_op"), _NVTX, operators)
+
+    def nest_ranges(self) -> None:
+        if sum(b.num_rows for b in self.plain_ranges):
+            self.run(f"INSERT INTO nvtx BY NAME {nested(sql.RANGES)}", pa.Table.from_batches(self.plain_ranges))
+        self.plain_ranges.clear()
 
     def _named_range(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-        inline, listed = batch["text"], self.range_names.map(batch["textId"])
-        plain, cut = _without_suffix(inline)
-        has_text = pc.not_equal(inline, "")
-        names = pc.if_else(has_text, self.store.intern(plain), listed)
+        inline, listed = batch["text"].dictionary_encode(), self.range_names.map(batch["textId"])
+        plain, cut = (found.take(inline.indices) for found in self._named_texts(inline.dictionary))
+        has_text = pc.not_equal(inline.dictionary, "").take(inline.indices)
+        names = pc.if_else(has_text, plain, listed)
         chosen = pa.array(self.range_names.changed, pa.int64())
         operator = pc.or_(cut, pc.and_(pc.invert(has_text), pc.is_in(listed, value_set=chosen)))
         return batch.select(["start", "end", "globalTid"]).append_column("name_id", names), pc.fill_null(operator, False)
+
+    def _named_texts(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+        plain, cut = _without_suffix(texts)
+        return self.store.intern(plain), cut
 
     def synchronisation(self) -> None:
         """Calls that synchronise are told by name; a report without rows of its own for them gets them from the calls."""
@@ -171,16 +186,17 @@ class _Reading:
         sync_name = pa.table({"name_id": pa.array([i for i, _ in kinds], pa.int64()), "kind": pa.array([k for _, k in kinds], pa.string())})
         self.run(sql.SYNC_CALLS, sync_name=sync_name)
         self.run(sql.RECORD_CALLS, record_name=pa.table({"name_id": pa.array(records, pa.int64())}))
-        if _SYNC in self.present:
-            self.stream(sql.SYNC, _SYNC)
-        else:
+        if _SYNC not in self.present:
             self.run(sql.SYNC_FROM_CALLS)
-        self.stream(sql.EVENT, _EVENT)
+        for part in (*self.stream(sql.SYNC, _SYNC), *self.stream(sql.EVENT, _EVENT)):
+            part()
 
     def small_tables(self) -> None:
         self.run(sql.STREAM)
         self.run(sql.MISSING_STREAMS)
         self.run(sql.STREAM_DEVICES)
+        if _MEMORY in self.present:
+            self.run(sql.MEMORY, self.rows(_MEMORY))
         self.run(sql.GPU, self.rows("TARGET_INFO_GPU"))
         self.run(sql.RANK_INFO)
 
@@ -226,7 +242,7 @@ def _without_suffix(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _first(source: RawTables, table: str, column: str) -> int | None:
     if source.filled(table):
-        for batch in source.reader(table):
+        for batch in source.readers(table)[0]:
             value: int | None = batch[column][0].as_py() if batch.num_rows else None
             return value
     return None

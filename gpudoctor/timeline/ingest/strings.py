@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 
 import pyarrow as pa
 
@@ -20,12 +21,17 @@ class StringColumn:
         self._known: dict[int | None, int | None] = {None: None}
         self.texts: dict[int, str] = {}
         self.changed: list[int] = []
+        self._lock = Lock()
 
     def map(self, ids: pa.Array) -> pa.Array:
         """Name ids (int64) of the texts that `ids` stand for; null where the id is null or unknown."""
         encoded = ids.dictionary_encode()
         raw = encoded.dictionary.to_pylist()
-        fresh = [i for i in raw if i not in self._known]
+        with self._lock:
+            self._learn([i for i in raw if i not in self._known])
+        return pa.array([self._known[i] for i in raw], pa.int64()).take(encoded.indices)
+
+    def _learn(self, fresh: list[int]) -> None:
         if fresh:
             found = self._lookup(pa.array(fresh, pa.int64()))
             changed = {i: self._change(t) if self._change else t for i, t in found.items()}
@@ -34,4 +40,3 @@ class StringColumn:
             self._known.update(zip(changed, names, strict=True))
             self.texts.update(zip(names, changed.values(), strict=True))
             self.changed += [n for n, (i, t) in zip(names, changed.items(), strict=True) if t != found[i]]
-        return pa.array([self._known[i] for i in raw], pa.int64()).take(encoded.indices)

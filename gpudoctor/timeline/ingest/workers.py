@@ -14,6 +14,7 @@ from threading import Lock, local
 
 import msgspec
 
+from gpudoctor.cpus import cpus
 from gpudoctor.errors import InputError
 
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 28)}
@@ -50,7 +51,7 @@ class Workers:
         if self._pool is None or self._folder is None:
             self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gpudoctor-", ignore_cleanup_errors=True))
             self._stack.callback(self._end)
-            self._pool = ThreadPoolExecutor(_cpus())
+            self._pool = ThreadPoolExecutor(cpus())
             self._stack.callback(self._pool.shutdown, wait=False, cancel_futures=True)
         self._count += 1
         return self._pool.submit(self._read, path, Path(self._folder, str(self._count))).result
@@ -94,7 +95,3 @@ class Workers:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
