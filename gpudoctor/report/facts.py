@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from gpudoctor.timeline.intervals import covered
 from gpudoctor.timeline.store import Store
 
 Row = dict[str, Any]
@@ -55,18 +56,23 @@ def _devices(store: Store) -> list[Row]:
     """Per rank and GPU of a capture: its span, kernels and collectives, and the busy share: of steady steps where there are any, else of all."""
     if not store.count("gpu_op"):
         return []
-    return store.query("""
-        WITH steady AS (SELECT rank, device, sum(busy) / sum(span) AS busy FROM step_time WHERE NOT warmup GROUP BY rank, device HAVING sum(span) > 0),
-        whole AS (SELECT rank, device, count(*) AS operations, count(*) FILTER (WHERE kind = 'kernel') AS kernels,
-                         count(*) FILTER (WHERE kind = 'comm') AS comm_kernels, max("end") - min(start) AS span_ns
-                  FROM gpu_op WHERE "end" >= start GROUP BY rank, device),
-        merged AS (SELECT rank, device, start, "end",
-                          max("end") OVER (PARTITION BY rank, device ORDER BY start, "end" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                   FROM gpu_op g WHERE "end" >= start AND NOT EXISTS (SELECT 1 FROM steady s WHERE s.rank = g.rank AND s.device = g.device)),
-        outside AS (SELECT rank, device, sum(greatest(0, "end" - greatest(start, coalesce(before, start)))) AS busy_ns FROM merged GROUP BY rank, device)
-        SELECT w.*, coalesce(s.busy, o.busy_ns / nullif(w.span_ns, 0), 0) AS busy, s.busy IS NOT NULL AS in_steps
-        FROM whole w LEFT JOIN steady s ON s.rank = w.rank AND s.device = w.device
-        LEFT JOIN outside o ON o.rank = w.rank AND o.device IS NOT DISTINCT FROM w.device ORDER BY w.rank, w.device""")
+    rows = store.query("""
+        SELECT w.*, s.busy, s.busy IS NOT NULL AS in_steps
+        FROM (SELECT rank, device, count(*) AS operations, count(*) FILTER (WHERE kind = 'kernel') AS kernels,
+                     count(*) FILTER (WHERE kind = 'comm') AS comm_kernels, max("end") - min(start) AS span_ns
+              FROM gpu_op WHERE "end" >= start GROUP BY rank, device) w
+        LEFT JOIN (SELECT rank, device, sum(busy) / sum(span) AS busy FROM step_time WHERE NOT warmup GROUP BY rank, device HAVING sum(span) > 0) s
+        ON s.rank = w.rank AND s.device = w.device ORDER BY w.rank, w.device""")
+    for row in rows:
+        if row["busy"] is None:
+            row["busy"] = _busy_ns(store, row["rank"], row["device"]) / row["span_ns"] if row["span_ns"] else 0.0
+    return rows
+
+
+def _busy_ns(store: Store, rank: int, device: int | None) -> int:
+    where = f"rank = {rank} AND device IS NOT DISTINCT FROM {'NULL' if device is None else device}"
+    spans = store.compute(f'SELECT start, "end" FROM gpu_op WHERE {where} AND "end" >= start')
+    return covered(spans["start"].to_numpy(), spans["end"].to_numpy())
 
 
 def _gradients(store: Store) -> list[Row]:

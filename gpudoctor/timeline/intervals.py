@@ -38,6 +38,14 @@ def sweep(start: Ints, end: Ints, kind: Ints, kinds: int) -> Cuts:
     return Cuts(bounds[:-1], bounds[1:], count)
 
 
+def covered(start: Ints, end: Ints) -> int:
+    """How much time any of the intervals [start, end) covers."""
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    return int(np.maximum(end - np.maximum(start, np.concatenate([start[:1], reached[:-1]])), 0).sum())
+
+
 def runs(start: Ints, end: Ints, chosen: Mask) -> tuple[Ints, Ints]:
     """Merge chosen cuts that touch; returns starts and ends."""
     at = np.flatnonzero(chosen)

@@ -23,6 +23,7 @@ from gpudoctor.tables.derived import DERIVED
 pa.set_memory_pool(pa.system_memory_pool())  # gives large columns back as soon as they are in the database; Arrow's own pools keep them
 _ARROW = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
 _MOST_WAITING = 64 << 20  # bytes
+ROW_GROUP = 122_880
 _NO_CHECKPOINT = "1TB"
 """Written once, when the store is closed: a checkpoint while tables fill compresses them again and again."""
 _SQL = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}
@@ -31,6 +32,11 @@ _SQL = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"
 def arrow_schema(table: Table) -> pa.Schema:
     """The table's columns as Arrow types: int64, float64, string, bool."""
     return pa.schema([(c.name, _ARROW[c.type]) for c in table.columns])
+
+
+def in_row_groups(rows: pa.Table) -> pa.Table:
+    """The rows in batches as large as the database's row groups, which it then writes as they come, and never again."""
+    return pa.Table.from_batches(rows.combine_chunks().to_batches(ROW_GROUP), rows.schema)
 
 
 class Store:
@@ -119,7 +125,7 @@ class Store:
                     self._waiting_bytes -= table.nbytes
                     alike.setdefault(tuple(f.name for f in table.schema if pa.types.is_dictionary(f.type)), []).append(table)
                 for group in alike.values():
-                    self._insert(name, pa.concat_tables(group, promote_options="default").unify_dictionaries())
+                    self._insert(name, in_row_groups(pa.concat_tables(group, promote_options="default").unify_dictionaries()))
 
     def _insert(self, name: str, data: pa.Table) -> None:
         names = ", ".join(f'"{c}"' for c in data.schema.names)

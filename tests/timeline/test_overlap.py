@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.timeline.derive import derive
-from gpudoctor.timeline.intervals import runs, sweep
+from gpudoctor.timeline.intervals import covered, runs, sweep
 from gpudoctor.timeline.store import Store
 
 END = 120
@@ -46,6 +46,12 @@ def test_runs_merge_what_touches(spans):
     edges = np.flatnonzero(np.diff(np.r_[False, flat, False].astype(int)))
     assert first.tolist() == edges[::2].tolist()
     assert last.tolist() == edges[1::2].tolist()
+
+
+@given(SPANS)
+def test_covered_counts_marked_time(spans):
+    start = np.array([s for s, _, _ in spans], dtype=np.int64)
+    assert covered(start, start + np.array([n for _, n, _ in spans], dtype=np.int64)) == (marked(spans).sum(axis=0) > 0).sum()
 
 
 KINDS = ("comm", "kernel", "memcpy")

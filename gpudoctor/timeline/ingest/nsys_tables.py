@@ -25,14 +25,14 @@ from gpudoctor.timeline.ingest.names import (
 from gpudoctor.timeline.ingest.nesting import nested
 from gpudoctor.timeline.ingest.nsys_raw import WANTED, RawTables, schema
 from gpudoctor.timeline.ingest.strings import StringColumn
-from gpudoctor.timeline.store import Store
+from gpudoctor.timeline.store import ROW_GROUP, Store, in_row_groups
 
 _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _SYNC, _EVENT = (
     f"CUPTI_ACTIVITY_KIND_{k}" for k in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION", "CUDA_EVENT")
 )
 _NVTX, _MEMORY = "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _PID = (1 << 24) - 1
-_ROWS_AT_ONCE = 400_000
+_ROWS_AT_ONCE = 3 * ROW_GROUP
 
 
 class NsysTrace:
@@ -97,8 +97,8 @@ class _Reading:
     def stream(self, statement: str, table: str, change: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch) -> list[Callable[[], None]]:
         """What sends the rows of `table`, changed batch by batch, through `statement`, in parts; nothing if it is absent."""
         def send(reader: pa.RecordBatchReader) -> None:
-            for batches in _grouped(map(change, reader)):
-                self.run(statement, pa.Table.from_batches(batches))
+            for rows in _grouped(map(change, reader)):
+                self.run(statement, rows)
 
         return [partial(send, reader) for reader in self._readers(table)]
 
@@ -248,13 +248,14 @@ def _first(source: RawTables, table: str, column: str) -> int | None:
     return None
 
 
-def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Lists of batches of some hundred thousand rows: enough for the database to share among threads, little to hold."""
+def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of many batches, some hundred thousand at a time: enough for the database to share among threads, little to hold."""
     group: list[pa.RecordBatch] = []
     for batch in batches:
         group.append(batch)
         if sum(b.num_rows for b in group) >= _ROWS_AT_ONCE:
-            yield group
-            group = []
+            rows = pa.Table.from_batches(group)
+            yield in_row_groups(rows.slice(0, _ROWS_AT_ONCE))
+            group = rows.slice(_ROWS_AT_ONCE).to_batches()
     if group:
-        yield group
+        yield in_row_groups(pa.Table.from_batches(group))
