@@ -28,6 +28,7 @@ import duckdb
 
 from gpudoctor.errors import InputError
 from gpudoctor.rundir import write_atomic
+from gpudoctor.timeline.digest import sha256, stamp
 from gpudoctor.timeline.ingest.options import CACHE_FOLDER, Ingested
 from gpudoctor.timeline.store import Store
 
@@ -98,12 +99,10 @@ def _digests(files: list[Path], folder: Path) -> list[str]:
     stamps: dict[str, list[Any]] = {}
     for file in files:
         name, now = str(file.resolve()), time.time_ns()
-        about = file.stat()
-        stamp = [about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns]
-        before = known.get(name)
-        digest = before[1] if os.name == "posix" and before is not None and before[0] == stamp else _sha256(file)
-        racy = now - max(about.st_mtime_ns, about.st_ctime_ns) < _RACY_NS
-        stamps[name] = [None if racy else stamp, digest]
+        now_stamped, before = stamp(file), known.get(name)
+        digest = before[1] if os.name == "posix" and before is not None and before[0] == now_stamped else sha256(file, now_stamped)
+        racy = now - max(now_stamped[-2:]) < _RACY_NS
+        stamps[name] = [None if racy else now_stamped, digest]
     if any(known.get(n) != s for n, s in stamps.items()):
         with suppress(OSError):
             write_atomic(folder / _STAMPS, json.dumps(known | stamps))
@@ -118,11 +117,6 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
     if not isinstance(stamps, dict) or len(stamps) > 10_000:
         return {}
     return {n: s for n, s in stamps.items() if isinstance(s, list) and len(s) == 2 and isinstance(s[1], str)}
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _folder(path: Path) -> Path | None:

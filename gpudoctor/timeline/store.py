@@ -52,8 +52,7 @@ class Store:
     def __init__(self, memory_limit: str | None = None, threads: int | None = None, file: Path | None = None) -> None:
         """An empty store in memory, or in a new `file`, which keeps the memory of large captures low."""
         self._begin(memory_limit, threads, file, read_only=False)
-        for table in TABLES.values():
-            self._database.execute(_create(table))
+        self._database.execute("BEGIN; " + "; ".join(map(_create, TABLES.values())) + "; COMMIT")
 
     @classmethod
     def open(cls, file: Path, memory_limit: str | None = None) -> Store:

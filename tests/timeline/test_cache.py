@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from gpudoctor.timeline import cache
+from gpudoctor.timeline import cache, digest
 from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest, several
 
 DATA = Path(__file__).parents[1] / "data" / "captures"
@@ -76,8 +76,8 @@ def test_a_change_that_keeps_size_and_mtime_is_seen(capture: Path, readings: lis
 
 def test_an_unchanged_old_file_is_not_hashed_again(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    real = cache._sha256
-    monkeypatch.setattr(cache, "_sha256", lambda file: hashed.append(file) or real(file))
+    real = digest._sha256
+    monkeypatch.setattr(digest, "_sha256", lambda file: hashed.append(file) or real(file))
     monkeypatch.setattr(cache, "_RACY_NS", 50_000_000)
     time.sleep(0.1)
     for _ in range(3):
@@ -87,6 +87,20 @@ def test_an_unchanged_old_file_is_not_hashed_again(capture: Path, monkeypatch: p
     read(capture)
     assert len(hashed) == 2, "touched: hashed again, and found equal"
     assert len(entries(capture.parent / cache.CACHE_FOLDER)) == 1
+
+
+def test_a_hash_begun_before_the_file_changed_does_not_count(capture: Path) -> None:
+    before = digest.stamp(capture)
+    digest.begin([capture])
+    early = digest._begun[capture].result()[1]
+    with capture.open("ab") as file:
+        file.write(b"x")
+    now = digest.sha256(capture, digest.stamp(capture))
+    assert now == digest._sha256(capture) != early
+    digest.begin([capture])
+    assert digest.sha256(capture, digest.stamp(capture)) == now
+    with pytest.raises(OSError, match="No such file"):
+        digest.sha256(capture.with_name("absent"), before)
 
 
 def test_a_change_right_after_the_reading_is_seen(capture: Path, readings: list[Path]) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest
+from gpudoctor.timeline.ingest import Ingested, IngestOptions, ingest, nsys_sqlite, nsys_tables
 from tests.shared import shared_dir
 
 DATA = Path(__file__).parents[1] / "data" / "captures"
@@ -54,6 +54,24 @@ def test_counts_of_the_planted_program(path: Path) -> None:
     copies = store.query("SELECT copy_kind, src_mem, dst_mem, bytes, count(*) AS n FROM gpu_op WHERE kind = 'memcpy' AND bytes = 65536 GROUP BY ALL")
     assert copies == [{"copy_kind": "h2d", "src_mem": "pinned", "dst_mem": "device", "bytes": 65536, "n": 20}]
     assert {"gpu_op", "api", "sync", "event_record", "stream", "nvtx", "gpu_mem", "capture"} <= store.captured
+
+
+def test_a_table_read_in_parts_is_the_same_table(changed: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = changed(f"DELETE FROM {K}RUNTIME WHERE rowid % 7 = 3")
+
+    def tables() -> dict[str, list[str]]:
+        store = read(path).store
+        names = {r["name_id"]: r["text"] for r in store.query("SELECT * FROM name")}
+        rows = {t: store.query(f'SELECT * FROM "{t}"') for t in ("gpu_op", "api", "sync", "event_record", "nvtx", "cpu_op")}
+        return {t: sorted(str(r | {"name_id": names.get(r.get("name_id", -1))}) for r in found) for t, found in rows.items()}
+
+    whole = tables()
+    monkeypatch.setattr(nsys_sqlite, "_WORTH_PARTS", 0)
+    for module in (nsys_sqlite, nsys_tables):
+        monkeypatch.setattr(module, "cpus", lambda: 5)
+    monkeypatch.setattr(nsys_sqlite, "_BATCH_ROWS", 16)
+    assert len(nsys_sqlite.SqliteTables(path).readers(f"{K}RUNTIME")) == 5
+    assert tables() == whole
 
 
 def test_names_lose_their_suffixes_and_only_used_ones_are_kept() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.errors import InputError, MissingExtraError, UsageError
+from gpudoctor.timeline import digest
 from gpudoctor.timeline.ingest.options import CACHE_FOLDER, IngestOptions
 from gpudoctor.timeline.ingest.workers import Workers
 
@@ -34,8 +35,12 @@ class Ahead:
     def guess(self, arguments: Iterable[Path]) -> None:
         """Begin with what the arguments seem to ask for, before the libraries are loaded that know it; not where a cache may have the answer."""
         with suppress(OSError, InputError):
-            folders = {p if p.is_dir() else p.parent for p in arguments}
-            if self._options.dask is None and not (self._options.cache and any((f / CACHE_FOLDER).is_dir() for f in folders)):
+            arguments = list(arguments)
+            if self._options.cache and any(((p if p.is_dir() else p.parent) / CACHE_FOLDER).is_dir() for p in arguments):
+                return
+            if self._options.cache:
+                digest.begin([p for p in arguments if p.is_file()])
+            if self._options.dask is None:
                 self.begin(sorted({f for p in arguments for f in (p.iterdir() if p.is_dir() else (p,)) if _is_trace(f)}, key=natural))
 
     def begin(self, paths: list[Path]) -> None:

@@ -32,9 +32,16 @@ WITH copies AS (
 ), framework AS (
     SELECT v.rank, v.tid, v.start, v."end", n.text FROM nvtx v JOIN name n USING (name_id)
     WHERE regexp_matches(n.text, '^(gloo|nccl|mpi|ucc):|^DistributedDataParallel\.forward$|^enumerate\(DataLoader\)|^Optimizer\.(step|zero_grad)#|^GradScaler\.step$')
+), slots AS (  -- milliseconds in which an operator that takes no longer than one may begin and still hold a wait
+    SELECT DISTINCT rank, tid, unnest([start // 1000000, start // 1000000 - 1]) AS ms FROM waits
+), copying AS (
+    SELECT o.rank, o.tid, o.start, o."end", n.text
+    FROM cpu_op o JOIN name n USING (name_id)
+    WHERE n.text IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal', 'aten::copy_', 'aten::_to_copy')
 ), operator AS (
-    SELECT o.rank, o.tid, o.start, o."end", n.text FROM cpu_op o JOIN name n USING (name_id) WHERE n.text IN ('aten::item', 'aten::_local_scalar_dense', 'aten::nonzero', 'aten::is_nonzero', 'aten::equal', 'aten::copy_', 'aten::_to_copy')
-        AND EXISTS (SELECT 1 FROM waits)
+    FROM copying WHERE "end" - start > 1000000
+    UNION ALL
+    FROM copying c SEMI JOIN slots s ON s.rank = c.rank AND s.tid = c.tid AND s.ms = c.start // 1000000 WHERE c."end" - c.start <= 1000000
 ), placed AS (
     SELECT w.*, f.text AS range, f."end" >= w."end" AS in_range
     FROM waits w ASOF LEFT JOIN framework f ON w.rank = f.rank AND w.tid = f.tid AND w.start >= f.start
