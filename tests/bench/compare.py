@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -55,6 +56,7 @@ def main() -> None:
     if asked.kind == "nsys":
         contestants = {"cold": lambda: cold(asked.input), "second": lambda: ours(str(asked.input))}
         if asked.peer:
+            _require_extension(asked.peer)
             contestants["peer"] = lambda: _nsys_ai(asked.peer, asked.input)
     elif asked.kind == "kineto":
         files = sorted(map(str, asked.input.glob("*.json.gz")))
@@ -67,6 +69,13 @@ def main() -> None:
     costs = rounds(asked.rounds, **contestants)
     if "peer" in costs:
         ratio("peer ÷ gpudoctor", costs["peer"], costs["cold"])
+
+
+def _require_extension(program: str) -> None:
+    """Without DuckDB's SQLite extension nsys-ai takes a path six times as slow, and a comparison says nothing."""
+    python = Path(program).parent / "python"
+    if subprocess.run([python, "-c", "import duckdb; duckdb.connect().execute('LOAD sqlite_scanner')"], capture_output=True, check=False).returncode:
+        sys.exit("the peer's DuckDB lacks its SQLite extension: see tests/bench/README.md")
 
 
 def _nsys_ai(program: str, report: Path) -> Cost:
