@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 import numpy as np
 
+from gpudoctor.cpus import cpus
 from gpudoctor.timeline.clocks import Ints
 from gpudoctor.timeline.store import Store
 
@@ -48,12 +50,9 @@ def find_steps(store: Store) -> None:
     known = {r["rank"] for r in store.query('SELECT DISTINCT rank FROM "step"')}
     ranks = [r["rank"] for r in store.query("SELECT rank FROM gpu_op GROUP BY rank UNION SELECT rank FROM api GROUP BY rank ORDER BY rank") if r["rank"] is not None]
     marks = _marks(store)
-    rows = []
-    for rank in ranks:
-        if rank in known:
-            continue
-        steps = from_marks(rank, marks.get(rank, ())) or _from_ends(store, rank) or _from_period(store, rank)
-        rows += [{"rank": s.rank, "step": s.number, "start": s.start, "end": s.end, "warmup": s.warmup, "source": s.source} for s in steps]
+    with ThreadPoolExecutor(cpus()) as pool:
+        found = pool.map(lambda rank: from_marks(rank, marks.get(rank, ())) or _from_ends(store, rank) or _from_period(store, rank), [r for r in ranks if r not in known])
+        rows = [{"rank": s.rank, "step": s.number, "start": s.start, "end": s.end, "warmup": s.warmup, "source": s.source} for steps in found for s in steps]
     if rows:
         store.add_rows("step", rows)
 
@@ -139,10 +138,10 @@ def _kernel_run_ends(store: Store, rank: int) -> Iterator[int]:
 
 def _from_period(store: Store, rank: int) -> list[Step]:
     """Steps from a kernel that comes back after the same number of launches, the widest such period."""
-    table = store.connection.execute(
-        "SELECT g.start AS t, g.name_id AS name, coalesce(g.corr, -1) AS corr FROM gpu_op g WHERE g.rank = $rank AND g.kind IN ('kernel', 'comm') "
-        "ORDER BY g.start, g.corr, g.name_id", {"rank": rank}).fetchnumpy()
-    names, times, corr = (np.asarray(np.ma.filled(table[c], -1)) for c in ("name", "t", "corr"))
+    table = store.compute(
+        f"SELECT coalesce(g.start, -1) AS t, coalesce(g.name_id, -1) AS name, coalesce(g.corr, -1) AS corr FROM gpu_op g WHERE g.rank = {rank} AND g.kind IN ('kernel', 'comm') "
+        "ORDER BY g.start, g.corr, g.name_id")
+    names, times, corr = (table[c].to_numpy() for c in ("name", "t", "corr"))
     best: Ints | None = None
     if len(names) < 60:
         return []

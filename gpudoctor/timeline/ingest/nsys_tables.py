@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,15 @@ class NsysTrace:
         reading = _Reading(self._source, store, shift_ns)
         reading.stage()
         ranks = reading.number_processes(rank)
-        with ThreadPoolExecutor(cpus()) as pool:
-            for part in [pool.submit(p) for p in (*reading.ranges(), *reading.api(), *reading.kernels(), *reading.copies())]:
-                part.result()
-        reading.nest_ranges()
-        reading.synchronisation()
-        reading.small_tables()
+        with ThreadPoolExecutor(cpus() + 1) as pool:
+            api, work, ranges = ([pool.submit(p) for p in parts] for parts in (reading.api(), [*reading.kernels(), *reading.copies()], reading.ranges()))
+            _done(api)
+            rest = [pool.submit(reading.synchronisation)]
+            _done(work)
+            rest.append(pool.submit(reading.small_tables))
+            _done(ranges)
+            reading.nest_ranges()
+            _done(rest)
         reading.what_was_captured()
         facts = reading.facts() | {"epoch_ns": None if self.epoch_ns is None else self.epoch_ns - shift_ns, "dropped": drop_impossible(store, ranks)}
         describe(store, self.path, "nsys", ranks, facts | contents(store, ranks))
@@ -228,6 +231,11 @@ class _Reading:
             "graph_trace": said.get("PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE"), "world_size": int(said["world_size"]) if "world_size" in said else None, "env_vars": int(said.get("env_vars", 0)), "secrets": int(said.get("secrets", 0)),
             "truncated": False, "overhead_ns": self.value("SELECT CAST(sum(\"end\" - start) AS BIGINT) FROM stage.overhead"),
         }
+
+
+def _done(futures: Iterable[Future[None]]) -> None:
+    for future in futures:
+        future.result()
 
 
 def _without_suffix(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
