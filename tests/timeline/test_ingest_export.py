@@ -48,6 +48,14 @@ def test_the_export_is_read_and_the_exporter_named(tmp_path: Path, report: Path,
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bin", "plain.sqlite", "r.nsys-rep"], "nothing is left beside the report"
 
 
+def test_an_nsys_that_knows_no_json_exports_without(tmp_path: Path, report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = tmp_path / "plain.sqlite"
+    plain.write_bytes(gzip.decompress((DATA / "nsys_3.20.3_clean_overlap.sqlite.gz").read_bytes()))
+    refuse = 'case "$*" in *--include-json*) echo "unrecognised option \'--include-json=true\'"; exit 1;; esac\n'
+    monkeypatch.setenv("NSYS", str(stand_in(tmp_path, refuse + f'cp "{plain}" "$out"\n')))
+    assert read(report).store.count("gpu_op") == 276
+
+
 def test_secrets_of_this_shell_do_not_reach_nsys(tmp_path: Path, report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = tmp_path / "seen"
     monkeypatch.setenv("NSYS", str(stand_in(tmp_path, f'env > "{seen}"; exit 1\n')))

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gpudoctor.timeline.ingest.names import is_library
 from gpudoctor.timeline.store import Store
 
 _FRAME = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<func>.*)$", re.DOTALL)
-_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|lib/python3[^/]*|torch)/|^<|^importlib")
 _DEEPEST = 64
 
 _STACKS = f"""WITH f AS (
@@ -87,4 +87,4 @@ def _parse(frame: str) -> tuple[str | None, int | None, str, bool]:
     match = _FRAME.match(frame.strip())
     if match is None or len(match["line"]) > 9:
         return None, None, frame[:200], False
-    return match["file"], int(match["line"]), match["func"][:200], _LIBRARY.search(match["file"]) is None
+    return match["file"], int(match["line"]), match["func"][:200], not is_library(match["file"])

@@ -15,6 +15,7 @@ _SYNC = {
     "EventSynchronize": "event", "StreamWaitEvent": "stream_wait_event", "EventQuery": "event_query", "StreamQuery": "event_query",
 }
 _API = re.compile(r"(?:cuda|cu|hip)(\w+)$")
+_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|lib/python3[^/]*|torch)/|^<|^importlib")
 OPERATOR_MARKS = (", seq = ", ", op_id = ")
 
 
@@ -38,6 +39,11 @@ def records_event(api: str) -> bool:
     """True for runtime and driver calls that record an event."""
     match = _API.match(api)
     return match is not None and match[1] in ("EventRecord", "EventRecordWithFlags")
+
+
+def is_library(file: str) -> bool:
+    """True for a source file of Python itself, of torch or of another installed package."""
+    return _LIBRARY.search(file) is not None
 
 
 def plain_operator(name: str) -> str:

@@ -45,18 +45,24 @@ def open_trace(path: Path) -> Iterator[NsysTrace]:
 def export(path: Path, nsys: Path, folder: Path) -> Path:
     """Export to SQLite under a temporary name and return the finished file in `folder`; InputError if nsys refuses."""
     partial, finished = folder / "partial.sqlite", folder / "report.sqlite"
-    command = [str(nsys), "export", "--type=sqlite", f"--output={partial}", "--force-overwrite=true", str(path.resolve())]
-    environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG", "SystemRoot", "TEMP")}
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT_S, env=environment, check=False)
-    except OSError as error:
-        raise InputError(f"{path}: {nsys} does not start ({error.strerror}); set $NSYS to one that does") from None
-    except subprocess.TimeoutExpired:
-        raise InputError(f"{path}: {nsys} took over {_TIMEOUT_S // 60} minutes to export it") from None
+    done = _run(path, nsys, partial, "--include-json=true")  # Python frames are JSON
+    if done.returncode != 0 and b"include-json" in done.stdout:
+        done = _run(path, nsys, partial)
     if done.returncode != 0 or not partial.is_file() or partial.stat().st_size < 100:
         raise InputError(f"{path}: {nsys} cannot export it{_why(path, nsys, done.stdout)}")
     partial.rename(finished)
     return finished
+
+
+def _run(path: Path, nsys: Path, out: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    command = [str(nsys), "export", "--type=sqlite", f"--output={out}", "--force-overwrite=true", *options, str(path.resolve())]
+    environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG", "SystemRoot", "TEMP")}
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT_S, env=environment, check=False)
+    except OSError as error:
+        raise InputError(f"{path}: {nsys} does not start ({error.strerror}); set $NSYS to one that does") from None
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{path}: {nsys} took over {_TIMEOUT_S // 60} minutes to export it") from None
 
 
 def _why(path: Path, nsys: Path, output: bytes) -> str:

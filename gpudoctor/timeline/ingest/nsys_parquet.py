@@ -59,6 +59,10 @@ class ParquetTables:
             found |= {v >> 24 for v in pc.unique(_whole(batch.column(0))).to_pylist() if v is not None}
         return found
 
+    def backtraces(self) -> Iterator[tuple[int, int, str]]:
+        """None: no folder with backtraces has been seen yet."""
+        return iter(())
+
     def metadata(self) -> dict[str, str]:
         return self._metadata
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ WANTED: dict[str, str] = {
     "DIAGNOSTIC_EVENT": "severity text:text",
     "StringIds": "id value:text",
 }
-ONLY = {"NVTX_EVENTS": ("eventType", (59, 60))}
-"""Rows that are read: of NVTX, push/pop and start/end ranges."""
+ONLY = {"NVTX_EVENTS": ("eventType", (59, 60)), "CUPTI_ACTIVITY_KIND_RUNTIME": ("eventClass", (0, 1))}
+"""Rows that are read: of NVTX, push/pop and start/end ranges; of calls, those of CUDA's runtime and driver, which backtraces repeat as a class of their own."""
 LONGEST_TEXT = 4096
 
 
@@ -47,6 +47,9 @@ class RawTables(Protocol):
 
     def readers(self, table: str) -> list[pa.RecordBatchReader]:
         """The wanted columns as batches: int64 or string, columns that the export lacks are null. A large table comes in parts, to be read side by side."""
+
+    def backtraces(self) -> Iterator[tuple[int, int, str]]:
+        """globalTid, correlation id and JSON payload of every call whose Python frames were recorded."""
 
     def metadata(self) -> dict[str, str]:
         """The few facts about capture and export that are safe to keep."""

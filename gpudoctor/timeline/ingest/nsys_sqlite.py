@@ -17,6 +17,7 @@ from adbc_driver_sqlite import dbapi
 from gpudoctor.cpus import cpus
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
+from gpudoctor.timeline.ingest.nsys_stacks import SCHEMA
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
 from gpudoctor.timeline.ingest.unpack import unpacked
 
@@ -24,6 +25,9 @@ MAGIC = b"SQLite format 3\0"
 _BATCH_ROWS = 32768
 _SMALL_ENOUGH = 512 << 20
 _WORTH_PARTS = 400_000
+_MARK, _BACKTRACE = 34, 67
+"""Codes of NVTX marks, and of calls that were recorded once more with their backtrace."""
+_LONGEST_PAYLOAD = 1 << 18
 
 
 def matches(head: bytes, path: Path) -> bool:
@@ -73,6 +77,7 @@ class SqliteTables:
             self._columns = {t: {r[1] for r in connection.execute(f"PRAGMA table_info('{t}')")} for t in WANTED if t in plain}
             self._numbered = {t for t, columns in self._columns.items() if "ROWID" not in made[t] and "rowid" not in columns}
             self._metadata = self._read_metadata(connection, plain)
+            self._backtraced = "NVTX_PAYLOAD_SCHEMAS" in plain and connection.execute("SELECT 1 FROM NVTX_PAYLOAD_SCHEMAS WHERE name = ?", [SCHEMA]).fetchone() is not None
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._uri, uri=True)
@@ -94,6 +99,16 @@ class SqliteTables:
 
     def columns(self, table: str) -> set[str]:
         return self._columns.get(table, set())
+
+    def backtraces(self) -> Iterator[tuple[int, int, str]]:
+        marks, calls = "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
+        if not self._backtraced or not {"jsonText", "eventType", "start", "globalTid"} <= self.columns(marks) or "eventClass" not in self.columns(calls):
+            return
+        with closing(self._open()) as connection:
+            yield from connection.execute(
+                f"SELECT c.globalTid, c.correlationId, m.jsonText FROM {marks} m JOIN {calls} c ON c.globalTid = m.globalTid AND c.start = m.start "
+                f"WHERE m.eventType = {_MARK} AND c.eventClass = {_BACKTRACE} AND typeof(m.jsonText) = 'text' AND typeof(c.globalTid) = 'integer' "
+                f"AND typeof(c.correlationId) = 'integer' AND length(m.jsonText) < {_LONGEST_PAYLOAD}")
 
     def metadata(self) -> dict[str, str]:
         return self._metadata

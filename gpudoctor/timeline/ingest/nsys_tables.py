@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from gpudoctor.cpus import cpus
 from gpudoctor.timeline.ingest import nsys_sql as sql
+from gpudoctor.timeline.ingest import nsys_stacks
 from gpudoctor.timeline.ingest.capture import contents, describe, drop_impossible
 from gpudoctor.timeline.ingest.names import (
     OPERATOR_MARKS,
@@ -200,6 +201,8 @@ class _Reading:
         self.run(sql.STREAM_DEVICES)
         if _MEMORY in self.present:
             self.run(sql.MEMORY, self.rows(_MEMORY))
+        if (frames := nsys_stacks.frames_of(self.source.backtraces(), self._texts)).num_rows:
+            self.run(nsys_stacks.INSERT, frames)
         self.run(sql.GPU, self.rows("TARGET_INFO_GPU"))
         self.run(sql.RANK_INFO)
 
@@ -213,7 +216,7 @@ class _Reading:
             captured |= {"api", "sync"}
             if self.records_known():
                 captured.add("event_record")
-        captured |= {t for t in ("nvtx", "cpu_op", "gpu_mem", "gpu") if count(t)}
+        captured |= {t for t in ("nvtx", "cpu_op", "gpu_mem", "gpu", "pystack") if count(t)}
 
     def records_known(self) -> bool:
         """False if events were recorded by calls, but the report does not say into which stream."""
