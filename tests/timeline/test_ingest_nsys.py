@@ -18,6 +18,7 @@ from tests.shared import shared_dir
 
 DATA = Path(__file__).parents[1] / "data" / "captures"
 OLD, NEW = DATA / "nsys_3.7.2_wrong_order.sqlite.gz", DATA / "nsys_3.20.3_clean_overlap.sqlite.gz"
+STACKS = DATA / "nsys_3.20.3_python_backtrace.sqlite.gz"
 K = "CUPTI_ACTIVITY_KIND_"
 
 
@@ -159,18 +160,20 @@ def test_a_view_in_place_of_a_table_is_not_run(changed: Callable[..., Path]) -> 
     assert store.count("gpu_op") == 276
 
 
-def test_parquetdir_gives_the_same_tables(tmp_path: Path, changed: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("base", [NEW, STACKS], ids=["plain", "backtraces"])
+def test_parquetdir_gives_the_same_tables(tmp_path: Path, changed: Callable[..., Path], base: Path) -> None:
     folder = tmp_path / "report_pqtdir"
     folder.mkdir()
-    with closing(sqlite3.connect(changed())) as db:
+    with closing(sqlite3.connect(changed(base=base))) as db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'ENUM%'").fetchall():
             cursor = db.execute(f'SELECT * FROM "{table}"')
             names = [d[0] for d in cursor.description]
             rows = cursor.fetchall()
             if rows:
                 pq.write_table(pa.table({n: [r[i] for r in rows] for i, n in enumerate(names)}), folder / f"{table}.parquet")
-    one, other = read(NEW).store, read(folder).store
-    for table in ("gpu_op", "api", "sync", "event_record", "stream", "nvtx", "gpu_mem"):
+    one, other = read(base).store, read(folder).store
+    assert (one.count("pystack") > 0) == (base == STACKS)
+    for table in ("gpu_op", "api", "sync", "event_record", "stream", "nvtx", "gpu_mem", "pystack"):
         assert one.query(f"SELECT * EXCLUDE ({'name_id' if table in ('gpu_op', 'api', 'nvtx') else 'rank'}) FROM {table} ORDER BY ALL") == other.query(
             f"SELECT * EXCLUDE ({'name_id' if table in ('gpu_op', 'api', 'nvtx') else 'rank'}) FROM {table} ORDER BY ALL"), table
 

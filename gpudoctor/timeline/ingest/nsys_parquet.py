@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
+from gpudoctor.timeline.ingest.nsys_stacks import BACKTRACE, LONGEST_PAYLOAD, MARK
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
 
 _BATCH_ROWS = 65536
@@ -60,8 +61,19 @@ class ParquetTables:
         return found
 
     def backtraces(self) -> Iterator[tuple[int, int, str]]:
-        """None: no folder with backtraces has been seen yet."""
-        return iter(())
+        marks, calls = "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
+        if not {"jsonText", "eventType"} <= self.columns(marks) or "eventClass" not in self.columns(calls):
+            return
+        begun = {(tid, start): corr for tid, start, corr in self._chosen(calls, "eventClass", BACKTRACE, "globalTid", "start", "correlationId")}
+        for tid, start, payload in self._chosen(marks, "eventType", MARK, "globalTid", "start", "jsonText") if begun else ():
+            if isinstance(payload, str) and len(payload) < LONGEST_PAYLOAD and (corr := begun.get((tid, start))) is not None:
+                yield tid, corr, payload
+
+    def _chosen(self, table: str, only: str, value: int, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Those columns of the rows where `only` is `value`."""
+        for batch in self._files[table].iter_batches(_BATCH_ROWS, columns=[only, *columns]):
+            chosen = batch.filter(pc.equal(_whole(batch.column(only)), value))
+            yield from zip(*(chosen.column(c).to_pylist() for c in columns), strict=True)
 
     def metadata(self) -> dict[str, str]:
         return self._metadata

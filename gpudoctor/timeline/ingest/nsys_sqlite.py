@@ -17,7 +17,7 @@ from adbc_driver_sqlite import dbapi
 from gpudoctor.cpus import cpus
 from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
-from gpudoctor.timeline.ingest.nsys_stacks import SCHEMA
+from gpudoctor.timeline.ingest.nsys_stacks import BACKTRACE, LONGEST_PAYLOAD, MARK, SCHEMA
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
 from gpudoctor.timeline.ingest.unpack import unpacked
 
@@ -25,9 +25,6 @@ MAGIC = b"SQLite format 3\0"
 _BATCH_ROWS = 32768
 _SMALL_ENOUGH = 512 << 20
 _WORTH_PARTS = 400_000
-_MARK, _BACKTRACE = 34, 67
-"""Codes of NVTX marks, and of calls that were recorded once more with their backtrace."""
-_LONGEST_PAYLOAD = 1 << 18
 
 
 def matches(head: bytes, path: Path) -> bool:
@@ -107,8 +104,8 @@ class SqliteTables:
         with closing(self._open()) as connection:
             yield from connection.execute(
                 f"SELECT c.globalTid, c.correlationId, m.jsonText FROM {marks} m JOIN {calls} c ON c.globalTid = m.globalTid AND c.start = m.start "
-                f"WHERE m.eventType = {_MARK} AND c.eventClass = {_BACKTRACE} AND typeof(m.jsonText) = 'text' AND typeof(c.globalTid) = 'integer' "
-                f"AND typeof(c.correlationId) = 'integer' AND length(m.jsonText) < {_LONGEST_PAYLOAD}")
+                f"WHERE m.eventType = {MARK} AND c.eventClass = {BACKTRACE} AND typeof(m.jsonText) = 'text' AND typeof(c.globalTid) = 'integer' "
+                f"AND typeof(c.correlationId) = 'integer' AND length(m.jsonText) < {LONGEST_PAYLOAD}")
 
     def metadata(self) -> dict[str, str]:
         return self._metadata

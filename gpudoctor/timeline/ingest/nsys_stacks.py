@@ -17,6 +17,9 @@ from gpudoctor.timeline.ingest.names import is_library
 SCHEMA = "Python Backtrace on CUDA"
 INSERT = """INSERT INTO pystack (rank, corr, depth, file, line, func)
 SELECT p.rank, corr, depth, file, line, func FROM raw JOIN stage.process p ON p.gpid = globalTid >> 24"""
+MARK, BACKTRACE = 34, 67
+"""Codes of NVTX marks, and of calls that were recorded once more with their backtrace."""
+LONGEST_PAYLOAD = 1 << 18
 _DEEPEST = 64
 
 
