@@ -1,5 +1,7 @@
 WITH steady AS (
     SELECT rank, count(*) AS steps, sum("end" - start) AS ns FROM traced_step WHERE NOT warmup GROUP BY rank
+), exact AS (  -- nsys names the line of the call; Kineto the first of the function, and the report looks for the line in it
+    SELECT DISTINCT unnest(range(rank, rank + ranks)) AS rank FROM capture WHERE kind = 'nsys'
 ), passed AS (
     SELECT rank, count(*) AS steps FROM traced_step GROUP BY rank
 ), launching AS (
@@ -24,10 +26,11 @@ WITH steady AS (
 )
 SELECT s.rank, s.start_ns, s.end_ns, s.count::BIGINT AS count, s.cost_ns::BIGINT AS cost_ns, s.path, s.line, s.cause AS group_key,
     CASE WHEN s.count >= 4 * a.steps AND s.cost_ns >= $warn_share * t.ns THEN 'warning' ELSE 'perf' END AS severity,
-    s.calls, s.func, s.operator, a.steps, round(s.count / a.steps, 1) AS per_step, (s.cost_ns / t.steps)::BIGINT AS wait_per_step, s.cost_ns / t.ns AS share, NULL AS abstain
-FROM site s JOIN steady t USING (rank) JOIN passed a USING (rank)
+    s.calls, s.func, s.operator, a.steps, round(s.count / a.steps, 1) AS per_step, (s.cost_ns / t.steps)::BIGINT AS wait_per_step, s.cost_ns / t.ns AS share,
+    CASE WHEN e.rank IS NOT NULL THEN s.line END AS end_line, NULL AS abstain
+FROM site s JOIN steady t USING (rank) JOIN passed a USING (rank) LEFT JOIN exact e USING (rank)
 WHERE s.hit >= $min_steps_share * t.steps AND s.count > 0 AND (s.named OR s.cause <> 'event_sync' OR s.cost_ns >= $min_event_share * t.ns)
 UNION ALL
-SELECT r.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'no training steps were found'
+SELECT r.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'no training steps were found'
 FROM (SELECT DISTINCT rank FROM host_call WHERE kind IN ('stream_sync', 'device_sync', 'event_sync', 'query')) r WHERE r.rank NOT IN (SELECT rank FROM steady)
 ORDER BY 1, 5 DESC NULLS LAST, 6, 7, 8

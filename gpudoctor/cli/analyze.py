@@ -35,7 +35,7 @@ def command(ctx: click.Context, paths: tuple[Path, ...], common: Common, memory_
     book = load_rules(map(Path, config.rules), config.allow_python_rules, cases=False).choose(config.select, config.ignore)
     with progress("reading captures") as bar:
         read = ingest(paths, IngestOptions(memory_limit=memory_limit, cache=not no_cache, dask=dask, progress=bar.update, debug="--debug" in sys.argv))
-        from gpudoctor.model import Subject
+        from gpudoctor.model import Subject  # late: the workers of `ingest` are under way all the sooner
         from gpudoctor.report.build import build_report
         from gpudoctor.source import load_project
 

@@ -59,7 +59,7 @@ def _new_findings(a: Ingested, b: Ingested, common: Common, paths: tuple[Path, P
     from gpudoctor.rulebook.load import load_rules
 
     config = common.config(paths[0])
-    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
+    book = load_rules(map(Path, config.rules), config.allow_python_rules, cases=False).choose(config.select, config.ignore)
     old, new = (build_report(Subject(read.subject_kind, [str(path)]), book, config, store=read.store, kinds=read.kinds) for read, path in ((a, paths[0]), (b, paths[1])))
     known, still = {f.fingerprint for f in old.findings}, {f.fingerprint for f in new.findings}
     gone = [{"rule": f.rule, "name": f.name, "message": f.message} for f in old.findings if f.fingerprint not in still]

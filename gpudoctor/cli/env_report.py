@@ -22,7 +22,7 @@ def environment_report(examined: Examined, config: Config) -> Report:
         if table not in ("gpu", "link", "device_process") or not examined.fact("driver_error"):
             store.captured.add(table)
     derive(store)
-    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
+    book = load_rules(map(Path, config.rules), config.allow_python_rules, cases=False).choose(config.select, config.ignore)
     report = build_report(Subject("environment", [examined.host]), book, config, store=store, kinds=("machine",))
     store.close()
     report.summary["machine"] = examined.summary()

@@ -71,7 +71,7 @@ def command(ctx: click.Context, /, command_line: tuple[str, ...], common: Common
     lint, with_harness = options.pop("lint"), options.pop("with_harness")
     plan = Plan(command_line=command_line, other_launcher=ctx.meta[_DASHES], torchrun=torchrun, **options)
     config = common.config(next(iter(plan.sources()), Path.cwd()))
-    book = load_rules(map(Path, config.rules), config.allow_python_rules).choose(config.select, config.ignore)
+    book = load_rules(map(Path, config.rules), config.allow_python_rules, cases=False).choose(config.select, config.ignore)
     if plan.overhead_budget is None:
         plan = replace(plan, overhead_budget=config.overhead_budget)
     run, session = carry_out(plan, quiet_stdout=common.format != "terminal")

@@ -1,11 +1,13 @@
-"""Kineto names a frame by its function's first line and by a path below `sys.path`: find the file and the whole function."""
+"""A capture names files as the recording machine did, and Kineto functions by their first line: find the file here, and the whole function."""
 
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from gpudoctor.model import Evidence
@@ -19,15 +21,29 @@ def widen(evidence: Iterable[Evidence], files: Iterable[str]) -> None:
         place, function = item.location, item.values.get("func")
         if not item.traced or place is None or not function:
             continue
-        ends = [p for p in paths if p == place.path or p.endswith("/" + place.path)]
+        line = place.line
+        ends = [p for p in paths if p == place.path or p.endswith("/" + place.path)] or _elsewhere(place.path, str(function), line, paths)
         path = ends[0] if len(ends) == 1 else place.path
-        item.location = replace(place, path=path, end_line=place.end_line or _end(path, str(function), place.line))
+        item.location = replace(place, path=path, end_line=place.end_line or _end(path, str(function), line))
+
+
+def _elsewhere(recorded: str, function: str, line: int, paths: list[str]) -> list[str]:
+    """Those of `paths` that a file of another machine can be: the same name, and that function around that line; of several the most alike."""
+    if not os.path.isabs(recorded) or os.path.exists(recorded):
+        return []
+    fitting = [p for p in paths if os.path.basename(p) == os.path.basename(recorded) and _around(p, function, line)]
+    alike = [sum(1 for _ in takewhile(lambda ab: ab[0] == ab[1], zip(reversed(Path(p).parts), reversed(Path(recorded).parts), strict=False))) for p in fitting]
+    return [p for p, n in zip(fitting, alike, strict=True) if n == max(alike)]
 
 
 def _end(path: str, function: str, line: int) -> int | None:
     """The last line of the innermost function of that name around `line`; None where the source cannot tell."""
-    around = [end for name, first, end in _functions(path) if name == function.rpartition(".")[2] and first <= line <= end]
-    return min(around, default=None)
+    return min((end for _, end in _around(path, function, line)), default=None)
+
+
+def _around(path: str, function: str, line: int) -> list[tuple[int, int]]:
+    """First and last lines of the functions of that name around `line`."""
+    return [(first, end) for name, first, end in _functions(path) if name == function.rpartition(".")[2] and first <= line <= end]
 
 
 @cache

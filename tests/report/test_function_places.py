@@ -74,3 +74,30 @@ def test_a_finding_in_another_function_stays_apart(script: str) -> None:
     items = [Evidence(location=Location(script, 15)), seen(4, "evaluate")]
     widen(items, [script])
     assert len(findings_from([(rule, e) for e in items])) == 2
+
+
+def test_an_exact_line_does_not_join_another_line_of_its_function(script: str) -> None:
+    """nsys tells both lines of a function: each cost stays with its own."""
+    rule = next(r for r in load_rules() if r.slug == "sync-in-hot-loop")
+    exact = seen(9, "train")
+    exact.location = Location("train.py", 9, 9)
+    items = [Evidence(location=Location(script, 15)), exact]
+    widen(items, [script])
+    assert sorted(f.location.line for f in findings_from([(rule, e) for e in items]) if f.location) == [9, 15]
+
+
+def test_a_file_of_the_recording_machine_is_found_here(script: str, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "train.py"
+    other.parent.mkdir()
+    other.write_text("def evaluate(model):\n    pass\n", "utf-8")
+    item = seen(15, "train", "/rig/only/train.py")
+    widen([item], [script, str(other)])
+    assert item.location == Location(script, 15, 15)
+    for absent in (seen(15, "elsewhere", "/rig/only/train.py"), seen(15, "train", "/rig/only/tool.py")):
+        place = absent.location
+        widen([absent], [script, str(other)])
+        assert absent.location == place
+    here = seen(4, "evaluate", str(other))
+    widen([here], [script])
+    assert here.location is not None
+    assert here.location.path == str(other), "a file that is there is itself"

@@ -55,6 +55,11 @@ def test_calls_recorded_twice_for_their_backtrace_count_once(tmp_path: Path) -> 
     assert result.store.query("SELECT count(*) - count(DISTINCT corr) AS twice FROM api") == [{"twice": 0}]
 
 
+def test_the_line_is_exact_where_nsys_told_it(tmp_path: Path) -> None:
+    found = detect_in_tables(load_rules(cases=False).choose(["GD107"]), read(tmp_path).store, ("trace",)).evidence
+    assert {(e.location.line, e.location.end_line) for _, e in found if e.location} == {(11, 11), (15, 15)}
+
+
 @pytest.mark.parametrize("payload", ["{", '{"Python Backtrace on CUDA": 3}', '{"Python Backtrace on CUDA": {"Frames": [{"Line": "x"}]}}',
                                      '{"Python Backtrace on CUDA": {"Frames": [{"Function": 1e30, "File": -5, "Line": 3}]}}', "[" * 5000])
 def test_other_payloads_are_passed_over(tmp_path: Path, payload: str) -> None:

@@ -85,3 +85,20 @@ def test_step_times_like_marks(steps):
                  "concurrent": (line[:, begins[i]:begins[i + 1]].sum(axis=0) > 1).sum()}
         assert {k: seen[i][k] for k in truth} == truth
     store.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1, 7, 30, 50_000])), min_size=1, max_size=8), st.lists(st.integers(0, 60_000), min_size=1, max_size=40, unique=True))
+def test_work_finds_its_step_by_plain_comparison(steps, moments):
+    """Steps with gaps between them, some thousands of times as long as others."""
+    store, spans, t = Store(), [], 10
+    for pause, length in steps:
+        spans.append((t + pause, t + pause + length))
+        t += pause + length
+    store.add_rows("step", [{"rank": 0, "step": i, "start": a, "end": b, "warmup": False} for i, (a, b) in enumerate(spans)])
+    store.add_rows("name", [{"name_id": 0, "text": "k"}])
+    store.add_rows("api", [{"rank": 0, "tid": 1, "name_id": 0, "start": m, "end": m, "corr": i} for i, m in enumerate(moments)])
+    store.add_rows("gpu_op", [{"rank": 0, "device": 0, "context": 0, "stream": 7, "kind": "kernel", "name_id": 0, "start": 10**6 + i, "end": 10**6 + i, "corr": i} for i in range(len(moments))])
+    derive(store)
+    truth = {i: next((n for n, (a, b) in enumerate(spans) if a <= m < b), None) for i, m in enumerate(moments)}
+    assert {r["corr"]: r["step"] for r in store.query("SELECT corr, step FROM op")} == truth

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.errors import InputError, MissingExtraError, UsageError
 from gpudoctor.timeline import digest
 from gpudoctor.timeline.ingest.options import CACHE_FOLDER, IngestOptions
+from gpudoctor.timeline.ingest.unpack import SQLITE, head_of
 from gpudoctor.timeline.ingest.workers import Workers
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Ahead:
             if self._options.cache and any(((p if p.is_dir() else p.parent) / CACHE_FOLDER).is_dir() for p in arguments):
                 return
             if self._options.cache:
-                digest.begin([p for p in arguments if p.is_file()])
+                digest.begin([p for p in arguments if p.is_file() and head_of(p).startswith(SQLITE)])
             if self._options.dask is None:
                 self.begin(sorted({f for p in arguments for f in (p.iterdir() if p.is_dir() else (p,)) if _is_trace(f)}, key=natural))
 
@@ -99,6 +100,5 @@ def natural(path: Path) -> list[tuple[bool, int, str]]:
 
 def _is_trace(path: Path) -> bool:
     from gpudoctor.timeline.ingest.kineto_events import is_trace
-    from gpudoctor.timeline.ingest.unpack import head_of
 
     return path.name.endswith((".json", ".json.gz")) and path.is_file() and is_trace(head_of(path))

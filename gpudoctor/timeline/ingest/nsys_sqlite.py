@@ -19,9 +19,8 @@ from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
 from gpudoctor.timeline.ingest.nsys_stacks import BACKTRACE, LONGEST_PAYLOAD, MARK, SCHEMA
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
-from gpudoctor.timeline.ingest.unpack import unpacked
+from gpudoctor.timeline.ingest.unpack import SQLITE, unpacked
 
-MAGIC = b"SQLite format 3\0"
 _BATCH_ROWS = 32768
 _SMALL_ENOUGH = 512 << 20
 _WORTH_PARTS = 400_000
@@ -29,7 +28,7 @@ _WORTH_PARTS = 400_000
 
 def matches(head: bytes, path: Path) -> bool:
     """True for any SQLite database."""
-    return head.startswith(MAGIC)
+    return head.startswith(SQLITE)
 
 
 @contextmanager

@@ -6,17 +6,20 @@ innermost first; functions and files are string ids, lines are those of the call
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from html import unescape
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from gpudoctor.timeline.ingest.names import is_library
 
 SCHEMA = "Python Backtrace on CUDA"
 INSERT = """INSERT INTO pystack (rank, corr, depth, file, line, func)
-SELECT p.rank, corr, depth, file, line, func FROM raw JOIN stage.process p ON p.gpid = globalTid >> 24"""
+SELECT p.rank, c.corr, f.depth, f.file, f.line, f.func FROM call c JOIN frame f USING (stack) JOIN stage.process p ON p.gpid = c.globalTid >> 24"""
 MARK, BACKTRACE = 34, 67
 """Codes of NVTX marks, and of calls that were recorded once more with their backtrace."""
 LONGEST_PAYLOAD = 1 << 18
@@ -37,22 +40,30 @@ class _Payload(msgspec.Struct):
     stack: _Stack = msgspec.field(name=SCHEMA)
 
 
-def frames_of(backtraces: Iterable[tuple[int, int, str]], texts: Callable[[pa.Array], dict[int, str]]) -> pa.Table:
-    """Rows globalTid, corr, depth, file, line, func: the user's frames, and the innermost two whoever's they are.
+def stacks_of(backtraces: Iterable[tuple[int, int, str]], texts: Callable[[pa.Array], dict[int, str]]) -> dict[str, pa.Table]:
+    """Table `call` (globalTid, corr, stack) and table `frame` (stack, depth, file, line, func) for `INSERT`.
 
-    `backtraces` are (globalTid, correlation id, JSON payload); payloads of another form are passed over.
+    `backtraces` are (globalTid, correlation id, JSON payload); a training loop repeats few payloads, so each is decoded
+    once. Of a stack the user's frames are kept, and the innermost two whoever's they are. Payloads of another form are passed over.
     """
-    decode = msgspec.json.Decoder(_Payload).decode
-    kept: list[tuple[int, int, int, _Frame]] = []
+    tids, corrs, stacks = array("q"), array("q"), array("q")
+    known: dict[str, int] = {}
     for tid, corr, payload in backtraces:
-        try:
-            frames = decode(payload.encode()).stack.frames
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            continue
-        kept += [(tid, corr, depth, frame) for depth, frame in enumerate(frames[:_DEEPEST])]
-    ids = sorted({i for *_, f in kept for i in (f.function, f.file) if i is not None and 0 <= i < 1 << 62})
+        for values, value in ((tids, tid), (corrs, corr), (stacks, known.setdefault(payload, len(known)))):
+            values.append(value)
+    call = pa.table({name: pa.array(np.asarray(values, dtype=np.int64)) for name, values in (("globalTid", tids), ("corr", corrs), ("stack", stacks))})
+    return {"call": call, "frame": _frames(known, texts)}
+
+
+def _frames(known: dict[str, int], texts: Callable[[pa.Array], dict[int, str]]) -> pa.Table:
+    decode = msgspec.json.Decoder(_Payload).decode
+    found: list[tuple[int, int, _Frame]] = []
+    for payload, stack in known.items():
+        with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            found += [(stack, depth, frame) for depth, frame in enumerate(decode(payload.encode()).stack.frames[:_DEEPEST])]
+    ids = sorted({i for *_, f in found for i in (f.function, f.file) if i is not None and 0 <= i < 1 << 62})
     named: dict[int | None, str] = {i: unescape(text) for i, text in texts(pa.array(ids, pa.int64())).items()}
-    rows = [(tid, corr, depth, file, f.line, named.get(f.function)) for tid, corr, depth, f in kept
+    rows = [(stack, depth, file, f.line, named.get(f.function)) for stack, depth, f in found
             if (file := named.get(f.file)) is not None and (depth <= 1 or not is_library(file)) and (f.line is None or 0 < f.line < 1 << 31)]
-    types = {"globalTid": pa.int64(), "corr": pa.int64(), "depth": pa.int64(), "file": pa.string(), "line": pa.int64(), "func": pa.string()}
+    types = {"stack": pa.int64(), "depth": pa.int64(), "file": pa.string(), "line": pa.int64(), "func": pa.string()}
     return pa.table({name: pa.array([row[n] for row in rows], kind) for n, (name, kind) in enumerate(types.items())})

@@ -201,8 +201,7 @@ class _Reading:
         self.run(sql.STREAM_DEVICES)
         if _MEMORY in self.present:
             self.run(sql.MEMORY, self.rows(_MEMORY))
-        if (frames := nsys_stacks.frames_of(self.source.backtraces(), self._texts)).num_rows:
-            self.run(nsys_stacks.INSERT, frames)
+        self.run(nsys_stacks.INSERT, **nsys_stacks.stacks_of(self.source.backtraces(), self._texts))
         self.run(sql.GPU, self.rows("TARGET_INFO_GPU"))
         self.run(sql.RANK_INFO)
 

@@ -19,6 +19,7 @@ except ImportError:
 
 _DAMAGED = cast("type[Exception]", zlib.error)
 GZIP = b"\x1f\x8b"
+SQLITE = b"SQLite format 3\0"
 HEAD = 1 << 16
 LARGEST = 64 << 30
 CHUNK = 1 << 20
