@@ -18,6 +18,7 @@ _READS = ("tensor.item", "tensor.tolist", "tensor.cpu", "tensor.numpy", "batch.i
           "builtins.float", "builtins.int", "builtins.bool", "builtins.print")
 _MESSAGE = "`{what}` makes the host wait for the GPU in every step"
 _FIX = "At {place}, keep the value on the GPU (`total += loss.detach()`) and read it every N steps, behind a guard such as `if step % 100 == 0`."
+_FIX_OF_WAIT = "At {place}, remove `{what}`: work of one stream runs in order, streams wait for each other with `stream.wait_event(event)`, and `torch.cuda.Event(enable_timing=True)` measures without waiting in each step."
 _WAITS = ("torch.cuda.synchronize", "scaler.get_scale", "stream.synchronize", "event.synchronize", "torch.accelerator.synchronize")
 
 
@@ -43,7 +44,7 @@ def check(module: Module, params: Mapping[str, Any]) -> Iterator[Evidence]:
         place = (event.module.path, event.line)
         if place not in seen:
             seen.add(place)
-            yield at(event, what=text_of(event.node), message=_MESSAGE, fix=_FIX)
+            yield at(event, what=text_of(event.node), message=_MESSAGE, fix=_FIX_OF_WAIT if str(event.fn).endswith(".synchronize") else _FIX)
 
 
 def _came_from_loss(model: Any, event: Event, value: Value) -> bool:

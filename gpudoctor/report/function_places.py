@@ -17,14 +17,18 @@ def widen(evidence: Iterable[Evidence], files: Iterable[str]) -> None:
     """Let what a capture saw in a function point at that function, first line to last, in the one of `files` that is meant."""
     _functions.cache_clear()
     paths = sorted(set(files))
+    evidence, moved = list(evidence), dict[str, str]()
     for item in evidence:
         place, function = item.location, item.values.get("func")
         if not item.traced or place is None or not function:
             continue
         line = place.line
         ends = [p for p in paths if p == place.path or p.endswith("/" + place.path)] or _elsewhere(place.path, str(function), line, paths)
-        path = ends[0] if len(ends) == 1 else place.path
+        path = moved.setdefault(place.path, ends[0]) if len(ends) == 1 else place.path
         item.location = replace(place, path=path, end_line=place.end_line or _end(path, str(function), line))
+    for item in evidence:
+        if item.traced and item.location is not None and item.location.path in moved:
+            item.location = replace(item.location, path=moved[item.location.path])
 
 
 def _elsewhere(recorded: str, function: str, line: int, paths: list[str]) -> list[str]:

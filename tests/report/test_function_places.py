@@ -93,6 +93,9 @@ def test_a_file_of_the_recording_machine_is_found_here(script: str, tmp_path: Pa
     item = seen(15, "train", "/rig/only/train.py")
     widen([item], [script, str(other)])
     assert item.location == Location(script, 15, 15)
+    silent = Evidence(rank=0, location=Location("/rig/only/train.py", 3), traced=True)
+    widen([silent, seen(15, "train", "/rig/only/train.py")], [script, str(other)])
+    assert silent.location == Location(script, 3), "a rule that tells no function"
     for absent in (seen(15, "elsewhere", "/rig/only/train.py"), seen(15, "train", "/rig/only/tool.py")):
         place = absent.location
         widen([absent], [script, str(other)])
