@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from importlib import import_module, resources
 from pathlib import Path
 
@@ -54,8 +55,10 @@ def _commands() -> str:
 
 
 def _help(command: click.Command, name: str) -> str:
-    context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
-    return f"```text\n{command.get_help(context)}\n```"
+    fresh = copy(command)
+    fresh._help_option = None  # click keeps the first it made, named as whoever asked first wanted it
+    context = click.Context(fresh, info_name=name, max_content_width=100, terminal_width=100, help_option_names=cli.context_settings["help_option_names"])
+    return f"```text\n{fresh.get_help(context)}\n```"
 
 
 def _tables() -> str:
