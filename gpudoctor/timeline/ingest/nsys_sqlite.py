@@ -1,17 +1,17 @@
-"""nsys SQLite exports, through ADBC into Arrow."""
+"""nsys SQLite exports: their pages, or what SQLite says of them through ADBC, as Arrow."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
 import adbc_driver_manager
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from adbc_driver_sqlite import dbapi
 
 from gpudoctor.cpus import cpus
@@ -19,11 +19,14 @@ from gpudoctor.errors import InputError
 from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
 from gpudoctor.timeline.ingest.nsys_stacks import BACKTRACE, LONGEST_PAYLOAD, MARK, SCHEMA
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
+from gpudoctor.timeline.ingest.sqlite_btree import Leaves, PageFile, Unusual
+from gpudoctor.timeline.ingest.sqlite_records import columns
 from gpudoctor.timeline.ingest.unpack import SQLITE, unpacked
 
 _BATCH_ROWS = 32768
 _SMALL_ENOUGH = 512 << 20
-_WORTH_PARTS = 400_000
+_WORTH_PARTS = 4 << 20
+_BYTES_AT_ONCE = 2 << 20
 
 
 def matches(head: bytes, path: Path) -> bool:
@@ -62,18 +65,22 @@ def check_whole(path: Path, shown: Path) -> None:
 
 
 class SqliteTables:
-    """Raw tables of one SQLite file, opened read-only; nothing is ever written beside it."""
+    """Raw tables of one SQLite file, opened read-only; nothing is ever written beside it.
+
+    Rows come from the file's pages at once, and through SQLite where something about them is unusual.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._limit = path.stat().st_size > _SMALL_ENOUGH
+        self._path, self._limit = path, path.stat().st_size > _SMALL_ENOUGH
         self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         with closing(self._open()) as connection:
-            made = {n: str(sql).upper() for n, sql in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")}
-            plain = {n for n, sql in made.items() if not sql.startswith("CREATE VIRTUAL")}
-            self._columns = {t: {r[1] for r in connection.execute(f"PRAGMA table_info('{t}')")} for t in WANTED if t in plain}
-            self._numbered = {t for t, columns in self._columns.items() if "ROWID" not in made[t] and "rowid" not in columns}
+            made = {n: (str(sql).upper(), root) for n, sql, root in connection.execute("SELECT name, sql, rootpage FROM sqlite_master WHERE type = 'table'")}
+            plain = {n for n, (sql, _) in made.items() if not sql.startswith("CREATE VIRTUAL")}
+            layouts = {t: connection.execute(f"PRAGMA table_xinfo('{t}')").fetchall() for t in WANTED if t in plain}
             self._metadata = self._read_metadata(connection, plain)
             self._backtraced = "NVTX_PAYLOAD_SCHEMAS" in plain and connection.execute("SELECT 1 FROM NVTX_PAYLOAD_SCHEMAS WHERE name = ?", [SCHEMA]).fetchone() is not None
+        self._columns = {t: [str(c[1]) for c in layout] for t, layout in layouts.items()}
+        self._roots = {t: made[t][1] for t, layout in layouts.items() if "ROWID" not in made[t][0] and not any(key or hidden for *_, key, hidden in layout)}
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._uri, uri=True)
@@ -88,13 +95,13 @@ class SqliteTables:
             return connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
 
     def processes(self, table: str, column: str) -> set[int]:
-        if column not in self._columns[table]:
+        if column not in self.columns(table):
             return set()
-        with closing(self._open()) as connection:
-            return {v for (v,) in connection.execute(f'SELECT DISTINCT CAST("{column}" AS INTEGER) >> 24 FROM "{table}"') if v is not None}
+        found = (pc.unique(batch[0]).to_pylist() for part in self._parts(table, 1) for batch in self._scan(table, [(column, False)], part))
+        return {v >> 24 for values in found for v in values if v is not None}
 
     def columns(self, table: str) -> set[str]:
-        return self._columns.get(table, set())
+        return set(self._columns.get(table, ()))
 
     def backtraces(self) -> Iterator[tuple[int, int, str]]:
         marks, calls = "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -110,26 +117,52 @@ class SqliteTables:
         return self._metadata
 
     def readers(self, table: str) -> list[pa.RecordBatchReader]:
-        return [pa.RecordBatchReader.from_batches(schema(table), self._batches(table, part)) for part in self._parts(table)]
+        return [pa.RecordBatchReader.from_batches(schema(table), self._batches(table, part)) for part in self._parts(table, cpus())]
 
-    def _parts(self, table: str) -> list[str]:
-        """Conditions that share the rows of a large table among the CPUs, by SQLite's row numbers."""
-        if table in self._numbered:
-            with closing(self._open()) as connection:
-                first, last = connection.execute(f'SELECT min(rowid), max(rowid) FROM "{table}"').fetchone()
-            if first is not None and last - first >= _WORTH_PARTS:
-                bounds = [first + (last - first) * i // cpus() for i in range(1, cpus())]
-                return [" AND ".join(filter(None, (low and f"rowid >= {low}", high and f"rowid < {high}"))) for low, high in pairwise(["", *map(str, bounds), ""])]
-        return [""]
+    def _parts(self, table: str, most: int) -> Sequence[Leaves | None]:
+        """The table's pages in at most so many shares, to be read side by side; None stands for all rows, which only SQLite can find."""
+        try:
+            with PageFile(self._path) as file:
+                leaves = file.leaves(self._roots[table])
+                return leaves.shares(most if len(leaves.pages) * file.page_size >= _WORTH_PARTS else 1)
+        except (KeyError, Unusual):
+            return [None]
 
-    def _batches(self, table: str, part: str) -> Iterator[pa.RecordBatch]:
-        present, expected = self._columns[table], schema(table)
-        picks = ", ".join(_pick(name, text, name in present, self._limit) for name, text in wanted(table))
+    def _batches(self, table: str, part: Leaves | None) -> Iterator[pa.RecordBatch]:
+        column, values = ONLY.get(table, ("", ()))
+        filtered = column in self._columns[table]
+        for batch in self._scan(table, wanted(table) + [(column, False)] * filtered, part):
+            rows = batch.select(schema(table).names)
+            yield rows.filter(pc.is_in(batch[column], value_set=pa.array(values, pa.int64()))) if filtered else rows
+
+    def _scan(self, table: str, names: list[tuple[str, bool]], part: Leaves | None) -> Iterator[pa.RecordBatch]:
+        """Columns, each with whether it is text, of the rows on those pages."""
+        places = self._columns[table]
+        found = [(places.index(name), text) for name, text in names if name in places]
+        if part is None or not found:
+            yield from self._select(table, names, part.condition() if part else "")
+            return
+        with PageFile(self._path) as file:
+            for few in part.pieces(_BYTES_AT_ONCE // file.page_size):
+                try:
+                    read = dict(zip([place for place, _ in found], columns(file, few.pages, len(places), found), strict=True))
+                except Unusual:
+                    yield from self._select(table, names, few.condition())
+                    continue
+                rows = len(read[found[0][0]])
+                yield pa.RecordBatch.from_arrays([read[places.index(n)] if n in places else _absent(rows, text) for n, text in names], schema=_schema(names))
+
+    def _select(self, table: str, names: list[tuple[str, bool]], condition: str) -> Iterator[pa.RecordBatch]:
+        """The same through SQLite, which converts what has another type."""
+        picks = ", ".join(_pick(name, text, name in self._columns[table], self._limit) for name, text in names)
         with dbapi.connect(self._uri) as connection, connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
-            cursor.execute(f'SELECT {picks} FROM "{table}"{_where(table, present, part)}')
-            for batch in cursor.fetch_record_batch():
-                yield batch if batch.schema.equals(expected) else batch.cast(expected)
+            cursor.execute(f'SELECT {picks} FROM "{table}"{condition}')
+            try:
+                for batch in cursor.fetch_record_batch():
+                    yield batch if batch.schema.equals(_schema(names)) else batch.cast(_schema(names))
+            except OSError as error:  # what Arrow makes of an error after the first rows
+                raise sqlite3.DatabaseError(str(error)) from None
 
     def _read_metadata(self, connection: sqlite3.Connection, tables: set[str]) -> dict[str, str]:
         pairs: list[tuple[str, str]] = []
@@ -139,11 +172,12 @@ class SqliteTables:
         return safe_metadata(pairs)
 
 
-def _where(table: str, present: set[str], part: str) -> str:
-    column, values = ONLY.get(table, ("", ()))
-    only = f"{column} IN ({', '.join(map(str, values))})" if column in present else ""
-    wanted_rows = " AND ".join(filter(None, (only, part)))
-    return f" WHERE {wanted_rows}" if wanted_rows else ""
+def _schema(names: list[tuple[str, bool]]) -> pa.Schema:
+    return pa.schema([(name, pa.string() if text else pa.int64()) for name, text in names])
+
+
+def _absent(rows: int, text: bool) -> pa.Array:
+    return pa.repeat("", rows) if text else pa.nulls(rows, pa.int64())
 
 
 def _pick(name: str, text: bool, present: bool, limit: bool) -> str:
