@@ -11,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from gpudoctor.model import Evidence
+from gpudoctor.source_text import raw_source
 
 
 def widen(evidence: Iterable[Evidence], files: Iterable[str]) -> None:
@@ -53,8 +54,8 @@ def _around(path: str, function: str, line: int) -> list[tuple[int, int]]:
 @cache
 def _functions(path: str) -> tuple[tuple[str, int, int], ...]:
     try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        tree = ast.parse(raw_source(path))
+    except (SyntaxError, ValueError, RecursionError):
         return ()
     found = [("<module>", 1, max((n.end_lineno or 1 for n in tree.body), default=1))]
     for node in ast.walk(tree):

@@ -11,6 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from gpudoctor.model import Evidence, Finding
+from gpudoctor.source_text import lines_of_source
+
+_lines = cache(lines_of_source)
 
 
 def shorten(evidence: Iterable[Evidence], base: Path | None = None) -> None:
@@ -42,11 +45,3 @@ def source_text(path: Path, line: int) -> str:
     """The text of a source line, white space folded; empty where it cannot be read."""
     lines = _lines(str(path))
     return " ".join(lines[line - 1].split()) if 1 <= line <= len(lines) else ""
-
-
-@cache
-def _lines(path: str) -> tuple[str, ...]:
-    try:
-        return tuple(Path(path).read_text("utf-8", errors="replace").splitlines())
-    except (OSError, ValueError):
-        return ()

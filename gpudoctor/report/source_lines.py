@@ -6,20 +6,14 @@ from pathlib import Path
 
 from gpudoctor.model import Location
 from gpudoctor.report.plain import plain
+from gpudoctor.source_text import lines_of_source
 
-MAX_BYTES = 5_000_000
 SUFFIXES = (".py", ".pyi", ".cu", ".cuh")
 
 
 def source_lines(place: Location, around: int = 1) -> list[tuple[int, str]]:
     """Return (number, text) of the lines around `place`; empty if the file is no source or cannot be read."""
-    path = Path(place.path)
-    try:
-        if path.suffix not in SUFFIXES or path.stat().st_size > MAX_BYTES:
-            return []
-        lines = path.read_text("utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+    lines = lines_of_source(place.path) if Path(place.path).suffix in SUFFIXES else []
     if not 1 <= place.line <= len(lines):
         return []
     first, last = max(1, place.line - around), min(len(lines), place.line + around)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
 from functools import cache
-from pathlib import Path
 
 from gpudoctor.model import Finding
+from gpudoctor.source_text import lines_of_source
 
 _MARK = re.compile(r"(?:#|//)\s*gpudoctor:\s*ignore(?:\[([^\]]*)\])?")
 
@@ -19,7 +19,7 @@ def split_suppressed(
     read: Callable[[str], list[str]] | None = None,
 ) -> tuple[list[Finding], list[Finding]]:
     """Return (kept, suppressed). `read` gives a file's lines; by default from disk, empty if unreadable."""
-    lines_of = read or _lines()
+    lines_of = read or cache(lines_of_source)
     kept: list[Finding] = []
     silenced: list[Finding] = []
     for finding in findings:
@@ -51,14 +51,3 @@ def _marked(finding: Finding, lines: list[str], number: int, alone: bool = False
 
 def _named(finding: Finding, names: Iterable[str]) -> bool:
     return any(n in (finding.rule, finding.name) or (n.startswith("GD") and finding.rule.startswith(n)) for n in names)
-
-
-def _lines() -> Callable[[str], list[str]]:
-    @cache
-    def read(path: str) -> list[str]:
-        try:
-            return Path(path).read_text("utf-8", errors="replace").splitlines()
-        except OSError:
-            return []
-
-    return read

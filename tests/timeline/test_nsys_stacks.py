@@ -8,7 +8,10 @@ Twelve steps: line 19 copies from pageable memory, line 11 calls `.item()`, line
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -66,3 +69,11 @@ def test_other_payloads_are_passed_over(tmp_path: Path, payload: str) -> None:
     result = read(tmp_path, f"UPDATE NVTX_EVENTS SET jsonText = '{payload}' WHERE eventType = 34 AND rowid % 2 = 0")
     assert not result.problems
     assert 0 < result.store.count("pystack") < read(tmp_path).store.count("pystack")
+
+
+@pytest.mark.parametrize("name", ["'/dev/zero'", "'/home/us' || char(0) || 'er/train.py'", "'/proc/self/mem'"])
+def test_a_stranger_s_file_name_opens_nothing(tmp_path: Path, name: str) -> None:
+    read(tmp_path, f"UPDATE StringIds SET value = {name} WHERE value = '{SCRIPT}'").store.close()
+    ended = subprocess.run([sys.executable, "-m", "gpudoctor", "analyze", str(tmp_path / "report.sqlite"), "--no-cache", "--format", "json"], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert {f["rule"] for f in json.loads(ended.stdout)["findings"] if f["location"]} == {"GD107", "GD112"}
