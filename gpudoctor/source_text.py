@@ -10,10 +10,13 @@ MAX_BYTES = 5_000_000
 
 
 def raw_source(path: str | Path) -> bytes:
-    """The file's bytes; none if it is no regular file, is longer than `MAX_BYTES` or cannot be read."""
+    """The file's bytes; none if it is no regular file, is longer than `MAX_BYTES` or cannot be read.
+
+    The kernel's own files call themselves regular and empty, and some never end: an empty file is not opened.
+    """
     try:
         about = os.stat(path)
-        return Path(path).read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size <= MAX_BYTES else b""
+        return Path(path).read_bytes() if stat.S_ISREG(about.st_mode) and 0 < about.st_size <= MAX_BYTES else b""
     except (OSError, ValueError):
         return b""
 

@@ -15,7 +15,7 @@ def test_a_source_is_read(tmp_path: Path) -> None:
     assert lines_of_source(str(tmp_path / "a.py")) == ["x = 'é'", "y = 1\ufffd"]
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "a\0b.py", "no such file.py", ".", "x" * 5000])
+@pytest.mark.parametrize("path", ["/dev/zero", "/proc/self/status", "/proc/kmsg", "a\0b.py", "no such file.py", ".", "x" * 5000])
 def test_what_is_no_file_has_no_text(path: str) -> None:
     assert raw_source(path) == b""
 

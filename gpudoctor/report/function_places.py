@@ -53,9 +53,12 @@ def _around(path: str, function: str, line: int) -> list[tuple[int, int]]:
 
 @cache
 def _functions(path: str) -> tuple[tuple[str, int, int], ...]:
+    raw = raw_source(path)
     try:
-        tree = ast.parse(raw_source(path))
+        tree = ast.parse(raw)
     except (SyntaxError, ValueError, RecursionError):
+        return ()
+    if not raw:
         return ()
     found = [("<module>", 1, max((n.end_lineno or 1 for n in tree.body), default=1))]
     for node in ast.walk(tree):

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.timeline.ingest import nsys_sqlite
 from gpudoctor.timeline.ingest.nsys_sqlite import SqliteTables
-from gpudoctor.timeline.ingest.sqlite_btree import PageFile
+from gpudoctor.timeline.ingest.sqlite_btree import PageFile, Unusual
+from gpudoctor.timeline.ingest.sqlite_records import columns_of
 
 TABLE = "TARGET_INFO_GPU"
 """A table of both kinds of columns."""
@@ -180,3 +181,18 @@ def test_a_tree_that_turns_back_on_itself_is_not_followed(tmp_path: Path, first:
     path.write_bytes(raw)
     with pytest.raises(DAMAGED, match="malformed"):
         read(path)
+
+
+def test_a_damaged_header_of_a_wide_table_is_read_from_its_own_page_alone(tmp_path: Path) -> None:
+    """Two thousand columns, and types that say they go on for ever."""
+    layout = ", ".join(f"c{i} INTEGER" for i in range(1900)) + ", " + LAYOUT
+    path = made(tmp_path / "t.sqlite", [], layout, page_size=16384, then=f"INSERT INTO {TABLE} (smCount, cuDevice) VALUES (5, 6)")
+    raw = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        page = (connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", [TABLE]).fetchone()[0] - 1) * 16384
+    cell = page + int.from_bytes(raw[page + 8 : page + 10], "big")
+    record = cell + 3  # behind two bytes of size and one of row number
+    raw[record : page + 16384] = bytes([127]) + b"\xff" * (page + 16383 - record)
+    path.write_bytes(raw)
+    with PageFile(path) as file, pytest.raises(Unusual):
+        columns_of(file, file.leaves(page // 16384 + 1).pages, 1909, [(1900, False)])

@@ -62,7 +62,12 @@ def wanted(table: str) -> list[tuple[str, bool]]:
 
 def schema(table: str) -> pa.Schema:
     """The Arrow schema of what `reader` returns."""
-    return pa.schema([(name, pa.string() if text else pa.int64()) for name, text in wanted(table)])
+    return schema_of(wanted(table))
+
+
+def schema_of(columns: Iterable[tuple[str, bool]]) -> pa.Schema:
+    """The Arrow schema of columns, each with whether it is text."""
+    return pa.schema([(name, pa.string() if text else pa.int64()) for name, text in columns])
 
 
 _SAFE = (

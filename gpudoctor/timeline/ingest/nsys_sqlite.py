@@ -16,11 +16,19 @@ from adbc_driver_sqlite import dbapi
 
 from gpudoctor.cpus import cpus
 from gpudoctor.errors import InputError
-from gpudoctor.timeline.ingest.nsys_raw import LONGEST_TEXT, ONLY, WANTED, safe_metadata, schema, wanted
+from gpudoctor.timeline.ingest.nsys_raw import (
+    LONGEST_TEXT,
+    ONLY,
+    WANTED,
+    safe_metadata,
+    schema,
+    schema_of,
+    wanted,
+)
 from gpudoctor.timeline.ingest.nsys_stacks import BACKTRACE, LONGEST_PAYLOAD, MARK, SCHEMA
 from gpudoctor.timeline.ingest.nsys_tables import NsysTrace
 from gpudoctor.timeline.ingest.sqlite_btree import Leaves, PageFile, Unusual
-from gpudoctor.timeline.ingest.sqlite_records import columns
+from gpudoctor.timeline.ingest.sqlite_records import columns_of
 from gpudoctor.timeline.ingest.unpack import SQLITE, unpacked
 
 _BATCH_ROWS = 32768
@@ -145,12 +153,12 @@ class SqliteTables:
         with PageFile(self._path) as file:
             for few in part.pieces(_BYTES_AT_ONCE // file.page_size):
                 try:
-                    read = dict(zip([place for place, _ in found], columns(file, few.pages, len(places), found), strict=True))
+                    read = dict(zip([place for place, _ in found], columns_of(file, few.pages, len(places), found), strict=True))
                 except Unusual:
                     yield from self._select(table, names, few.condition())
                     continue
                 rows = len(read[found[0][0]])
-                yield pa.RecordBatch.from_arrays([read[places.index(n)] if n in places else _absent(rows, text) for n, text in names], schema=_schema(names))
+                yield pa.RecordBatch.from_arrays([read[places.index(n)] if n in places else _absent(rows, text) for n, text in names], schema=schema_of(names))
 
     def _select(self, table: str, names: list[tuple[str, bool]], condition: str) -> Iterator[pa.RecordBatch]:
         """The same through SQLite, which converts what has another type."""
@@ -160,7 +168,7 @@ class SqliteTables:
             cursor.execute(f'SELECT {picks} FROM "{table}"{condition}')
             try:
                 for batch in cursor.fetch_record_batch():
-                    yield batch if batch.schema.equals(_schema(names)) else batch.cast(_schema(names))
+                    yield batch if batch.schema.equals(schema_of(names)) else batch.cast(schema_of(names))
             except OSError as error:  # what Arrow makes of an error after the first rows
                 raise sqlite3.DatabaseError(str(error)) from None
 
@@ -170,10 +178,6 @@ class SqliteTables:
             if table in tables and {"name", "value"} <= {r[1] for r in connection.execute(f"PRAGMA table_info('{table}')")}:
                 pairs += [(str(n), str(v)) for n, v in connection.execute(f"SELECT name, substr(value, 1, 400) FROM {table} LIMIT 10000")]
         return safe_metadata(pairs)
-
-
-def _schema(names: list[tuple[str, bool]]) -> pa.Schema:
-    return pa.schema([(name, pa.string() if text else pa.int64()) for name, text in names])
 
 
 def _absent(rows: int, text: bool) -> pa.Array:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from gpudoctor.timeline.ingest.sqlite_btree import PADDING, Bytes, Ints, PageFile, Unusual, varints
 
 Types = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
-_TYPES = 1 << 14
-"""Serial types that are known; the value of a larger one does not fit on a page."""
+_TYPES = 1 << 13
+"""Serial types that are known; longer values, over four kilobytes, are left to SQLite."""
 _NULL, _REAL, _ZERO, _ONE, _TEXT = 0, 7, 8, 9, 13
 _WIDTH = np.zeros(_TYPES, np.int64)
 """Bytes of a value, by its serial type."""
@@ -26,7 +26,7 @@ _SPILLS = 35
 """A record longer than a page's usable bytes less these is continued elsewhere."""
 
 
-def columns(file: PageFile, pages: Ints, width: int, wanted: Sequence[tuple[int, bool]]) -> list[pa.Array]:
+def columns_of(file: PageFile, pages: Ints, width: int, wanted: Sequence[tuple[int, bool]]) -> list[pa.Array]:
     """Columns of all rows on those leaf pages of a table with `width` columns: int64, or string with '' for null.
 
     `wanted` are the columns' places in the table, each with whether it is text. Unusual if a record does not lie on one page,
@@ -71,11 +71,9 @@ def _types(buffer: Bytes, records: Ints, width: int, wanted: int) -> tuple[Types
         types, at = types.astype(np.uint16), records[odd] + 1
         for column in types:
             kinds, at = varints(buffer, at)
-            if int(kinds.max()) >= _TYPES:
+            if int(kinds.max()) >= _TYPES or (at > records[odd] + headers[odd]).any():
                 raise Unusual
             column[odd] = kinds
-        if (at > records[odd] + headers[odd]).any():
-            raise Unusual
     return types, records + headers
 
 
