@@ -91,9 +91,9 @@ def _rows(folder: Path, outcome: Outcome, ranks: list[dict[str, Any]]) -> Rows:
     rows: Rows = [("rank_info", row) for row in ranks or ends.unborn(outcome)]
     if not outcome.code and not outcome.signal and outcome.stalled_s is None:
         return rows
-    causes = [row["rank"] for row in ranks if not row.get("victim")]
-    died_in = {rank: ends.last_words(folder, outcome.beats[rank]).get("frames", []) for rank in causes}
-    rows += [("stack_frame", frame) for frame in stacks.frames(folder, died_in)]
+    tracebacks = {rank: ends.last_words(folder, beat).get("frames", []) for rank, beat in outcome.beats.items()}
+    victims = {row["rank"] for row in ranks if row.get("victim")}
+    rows += [("stack_frame", frame) for frame in stacks.frames(folder, tracebacks, victims)]
     rows += [("last_collective", {"rank": rank, **c}) for rank, beat in sorted(outcome.beats.items()) for c in beat.collectives]
     if outcome.stalled_s is not None:
         rows.append(("fact", {"kind": "stalled", "value": outcome.stalled_s}))

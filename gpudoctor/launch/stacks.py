@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,17 @@ def request(beats: Iterable[Beat], folder: Path, wait_s: float = 2.0) -> None:
     time.sleep(0.1)
 
 
-def frames(folder: Path, died_in: Mapping[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows of table stack_frame: each rank's last dump, thread 0 being the main thread; tracebacks in `died_in` win over dumps."""
+def frames(folder: Path, tracebacks: Mapping[int, list[dict[str, Any]]], victims: Collection[int]) -> list[dict[str, Any]]:
+    """Rows of table stack_frame, thread 0 being the main thread: a rank's traceback, else its last dump.
+
+    A victim's dump was taken when its peer failed and says where it was then; its traceback counts only if it had left the script before it was asked.
+    """
     found: dict[int, list[dict[str, Any]]] = {}
     for path in folder.glob("rank*.stacks"):
         with suppress(OSError):
             found[int(path.stem.removeprefix("rank"))] = parse(path.read_text("utf-8", "replace"))
-    found |= {rank: [{"thread": 0, **frame} for frame in stack] for rank, stack in died_in.items() if stack}
+    asked_in_time = {rank for rank in victims if any(f["thread"] == 0 and is_users(f["file"]) for f in found.get(rank, ()))}
+    found |= {rank: [{"thread": 0, **frame} for frame in stack] for rank, stack in tracebacks.items() if stack and rank not in asked_in_time}
     return [{"rank": rank, **frame, **_placed(frame)} for rank, stack in sorted(found.items()) for frame in stack]
 
 

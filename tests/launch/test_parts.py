@@ -306,3 +306,15 @@ def torchrun_like(tmp_path: Path) -> Any:
     from gpudoctor.launch.command import Launch
 
     return Launch(("python", "train.py"), {}, None)
+
+
+@pytest.mark.parametrize(
+    ("victim", "dumped_in", "kept"), [(True, "{script}", 7), (True, "{ours}", 38), (False, "{script}", 38)], ids=["asked in time", "had left", "the cause"]
+)
+def test_a_victims_traceback_counts_if_it_was_asked_too_late(tmp_path: Path, victim: bool, dumped_in: str, kept: int) -> None:
+    script = str(tmp_path / "train.py")
+    file = dumped_in.format(script=script, ours=stacks.__file__)
+    (tmp_path / "rank1.stacks").write_text(f'Current thread 0x1 (most recent call first):\n  File "{file}", line 7 in main\n')
+    traceback = [{"depth": 0, "file": script, "line": 38, "func": "main"}]
+    rows = stacks.frames(tmp_path, {1: traceback}, {1} if victim else set())
+    assert [(r["rank"], r["line"]) for r in rows] == [(1, kept)]
