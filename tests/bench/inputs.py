@@ -1,4 +1,4 @@
-"""Scaled inputs: a longer nsys report, or one Kineto trace as several ranks."""
+"""Inputs of the benchmarks: an nsys report with its steps marked, one repeated, or one Kineto trace as several ranks."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def longer_report(source: Path, times: int, target: Path) -> None:
         db.commit()
 
 
+def marked_report(source: Path, target: Path) -> None:
+    """Copy an nsys export and put an NVTX range around each step that gpudoctor infers in it, so that they outlive the seams of a repetition."""
+    from gpudoctor.timeline.ingest import IngestOptions, ingest
+
+    shutil.copyfile(source, target)
+    store = ingest([source], IngestOptions(cache=False)).store
+    steps = store.query('SELECT s.start, s."end", a.tid FROM step AS s JOIN (SELECT rank, mode(tid) AS tid FROM api GROUP BY rank) AS a USING (rank)')
+    if not steps:
+        sys.exit(f"no steps are found in {source}; take a report that has some")
+    with closing(sqlite3.connect(target)) as db:
+        threads = {g & 0xFFFFFF: g for (g,) in db.execute("SELECT DISTINCT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME")}
+        db.executemany('INSERT INTO NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) VALUES (?, ?, 59, \'step\', ?, 0)',
+                       [(s["start"], s["end"], threads[s["tid"]]) for s in steps])
+        db.commit()
+
+
 def as_ranks(source: Path, ranks: int, folder: Path) -> None:
     """Write one trace as `ranks` ranks of a job."""
     trace = json.loads(gzip.decompress(source.read_bytes()))
@@ -40,6 +56,9 @@ def as_ranks(source: Path, ranks: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    kind, source, count, target = sys.argv[1:]
+    kind, source, *count, target = sys.argv[1:]
     Path(target).parent.mkdir(parents=True, exist_ok=True)
-    (longer_report if kind == "nsys" else as_ranks)(Path(source), int(count), Path(target))
+    if kind == "steps":
+        marked_report(Path(source), Path(target))
+    else:
+        (longer_report if kind == "nsys" else as_ranks)(Path(source), int(count[0]), Path(target))
